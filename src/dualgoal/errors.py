@@ -1,0 +1,16 @@
+"""One kind of exception for everything a user can fix: its message is one line that says what, where and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(ValueError):
+    """Bad input, an unusable file, a missing part. The command line prints the message and exits with 2."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """The error for a name that is not in a registry, with the nearest match."""
+    known = list(known)
+    near = get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    return UserError(f"unknown {kind} '{name}'{hint} (known: {', '.join(known)})")
