@@ -1,7 +1,7 @@
 """The twenty tasks of the paper as data: section 6.2 of the method, one line per task, defaults by family.
 
-What differs between tasks (discount, representation size, expectile, coefficients, sizes of observations and data) is here and
-nowhere else; `presets.py` turns a line into the configuration of a run.
+What differs between tasks (discount, representation size, expectile, coefficients, sizes of observations and data) is
+here and nowhere else; `presets.py` turns a line into the configuration of a run.
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,91 @@
+"""Statistics against numbers worked by hand, SciPy's quantiles, and coverage on data whose mean is known."""
+
+import json
+from importlib import resources
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualgoal import stats
+
+
+def test_iqm_by_hand():
+    assert stats.iqm(np.array([0.0, 1, 2, 100])) == pytest.approx(1.5)
+    # Six values: the middle half is [1.5, 4.5] of [0, 6]: half of the 2nd and 5th, all of the 3rd and 4th.
+    assert stats.iqm(np.array([60.0, 1, 2, 3, 4, 5])) == pytest.approx((0.5 * 2 + 3 + 4 + 0.5 * 5) / 3)
+    assert stats.iqm(np.array([7.0])) == 7
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=12))
+def test_iqm_lies_between_the_extremes_and_moves_with_a_shift(values):
+    x = np.array(values)
+    assert x.min() - 1e-9 <= stats.iqm(x) <= x.max() + 1e-9
+    assert stats.iqm(x + 3) == pytest.approx(stats.iqm(x) + 3)
+
+
+def test_bootstrap_is_reproducible_and_needs_two_seeds():
+    strata = [np.array([1.0, 2, 3, 4]), np.array([10.0, 20])]
+    first, again = (stats.bootstrap(strata, stats.mean_of_tasks, np.random.default_rng(0)) for _ in range(2))
+    assert first == again and first[0] < stats.mean_of_tasks(strata) < first[1]
+    assert stats.bootstrap([np.array([5.0])], stats.mean_of_tasks, np.random.default_rng(0)) is None
+    assert stats.bootstrap([], stats.mean_of_tasks, np.random.default_rng(0)) is None
+
+
+def test_bootstrap_keeps_tasks_apart():
+    """Two tasks far apart but each without spread: resampling within tasks gives an interval of no width."""
+    strata = [np.full(4, 0.0), np.full(4, 100.0)]
+    assert stats.bootstrap(strata, stats.mean_of_tasks, np.random.default_rng(0)) == (50, 50)
+
+
+def test_bootstrap_covers_the_true_mean():
+    rng = np.random.default_rng(1)
+    hits = 0
+    for _ in range(200):
+        low, high = stats.bootstrap([rng.normal(3, 1, 30)], stats.mean_of_tasks, rng, resamples=300)
+        hits += low <= 3 <= high
+    assert 0.88 <= hits / 200 <= 0.99
+
+
+def test_improvement_by_hand():
+    x, y = np.array([2.0, 3]), np.array([1.0, 2])
+    assert stats.improvement([x], [y]) == pytest.approx(7 / 8)  # pairs: win, tie, win, win
+    assert stats.improvement([x, y], [y, x]) == pytest.approx(0.5)
+    low, high = stats.improvement_interval([x], [y], np.random.default_rng(0))
+    assert 0 <= low <= 7 / 8 <= high <= 1
+
+
+def test_difference_matches_scipys_welch_up_to_rounding_down_freedom():
+    scipy_stats = pytest.importorskip("scipy.stats", reason="SciPy, which jax brings, is not installed")
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(88, 3, 4), rng.normal(60, 5, 4)
+    found = stats.difference(x, y, rng)
+    exact = scipy_stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.95)
+    low, high = found["welch"]
+    assert low <= exact.low and exact.high <= high and high - low < 1.15 * (exact.high - exact.low)
+    assert found["difference"] == pytest.approx(x.mean() - y.mean())
+    assert stats.difference(x, y[:1], rng)["welch"] is None
+
+
+def test_t_quantiles_are_students():
+    scipy_special = pytest.importorskip("scipy.special", reason="SciPy, which jax brings, is not installed")
+    for freedom in range(1, 31):
+        assert stats.t_quantile(freedom) == pytest.approx(scipy_special.stdtrit(freedom, 0.975), abs=6e-5)
+
+
+def test_highlights_reproduce_the_papers_counts():
+    paper = json.loads(resources.files("dualgoal").joinpath("paper_results.json").read_text())
+    counts = {t: sum(sum(stats.highlights([m for m, _ in row.values()])) for row in rows.values())
+              for t, rows in paper.items() if t != "fusion"}
+    assert counts == {"state_gcivl": 24, "state_crl": 19, "state_gcfbc": 26, "pixel_gcivl": 9, "parameterization": 20,
+                      "direct": 6}
+    assert stats.highlights([None, 10.0, 9.5, 9.4]) == [False, True, True, False]
+
+
+def test_rank_correlation_with_ties_and_infinities():
+    assert stats.ranks(np.array([10, 20, 20, 5])).tolist() == [2, 3.5, 3.5, 1]
+    x = np.arange(6.0)
+    assert stats.rank_correlation(x, np.exp(x)) == pytest.approx(1)
+    assert stats.rank_correlation(x, np.r_[np.exp(-x[:-1]), np.inf]) == pytest.approx(-1)
+    assert stats.rank_correlation(x, np.ones(6)) is None
