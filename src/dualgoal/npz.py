@@ -1,0 +1,208 @@
+"""Reading and writing npz archives without trusting them and without holding them twice.
+
+NumPy's own reader answers a damaged file with a dozen kinds of exception from inside NumPy, zlib and zipfile, and
+allocates whatever a header claims. Here each member's header is read and weighed first, data streams in blocks, and
+every problem becomes one line that names file and key. The writer streams too, and the same arrays give the same bytes.
+"""
+
+import hashlib
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from dualgoal.errors import UserError
+
+BLOCK = 1 << 22
+_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+# What zipfile, zlib and NumPy's header parser raise on damaged or hostile bytes; measured by mutating valid files.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError, SyntaxError, NotImplementedError,
+    RuntimeError, KeyError, OverflowError, IndexError, MemoryError, UnicodeError, RecursionError, AttributeError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Member:
+    """What an archive says about one array before it is read."""
+
+    key: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def memory_bytes() -> int:
+    """Physical memory of this machine, or a generous guess where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 64 << 30
+
+
+@contextmanager
+def _one_line(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except UserError:
+        raise
+    except _DAMAGE as problem:
+        reason = " ".join(str(problem).split())[:120] or type(problem).__name__
+        raise UserError(f"{path.name}: {what} ({reason}); download or generate the file again") from problem
+
+
+class Archive:
+    """An open npz file: `members` by key, `read` one into memory, `spill` one to an npy file."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; expected an npz dataset")
+        with _one_line(path, "not a readable npz (zip) file"):
+            self._zip = zipfile.ZipFile(path)
+        try:
+            self.members = {m.key: m for m in map(self._describe, self._zip.infolist()) if m is not None}
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def __enter__(self) -> "Archive":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    def _describe(self, info: zipfile.ZipInfo) -> Member | None:
+        if not info.filename.endswith(".npy"):
+            return None
+        key = info.filename.removesuffix(".npy")
+        with _one_line(self.path, f"'{key}' is damaged"), self._zip.open(info) as stream:
+            shape, order, dtype = self._header(stream, key)
+            offset = stream.tell()
+        member = Member(key, shape, dtype)
+        if order and len(shape) > 1:
+            raise UserError(f"{self.path.name}: '{key}' is stored column by column; save it with order='C'")
+        if member.nbytes + offset != info.file_size:
+            raise UserError(
+                f"{self.path.name}: '{key}' claims shape {shape} of {dtype} ({member.nbytes} bytes) "
+                f"but holds {info.file_size - offset} bytes; the file is truncated or damaged"
+            )
+        return member
+
+    def _header(self, stream: IO[bytes], key: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+        version = np.lib.format.read_magic(stream)
+        if version not in _READERS:
+            raise UserError(f"{self.path.name}: '{key}' has npy format {version}; save it again as a plain array")
+        shape, order, dtype = _READERS[version](stream)
+        if dtype.hasobject:
+            raise UserError(
+                f"{self.path.name}: '{key}' holds pickled Python objects, which are never loaded; "
+                "save it as a plain numeric array"
+            )
+        if any(n < 0 for n in shape):
+            raise UserError(f"{self.path.name}: '{key}' claims the impossible shape {shape}")
+        return shape, order, dtype
+
+    def _blocks(self, member: Member) -> Iterator[bytes]:
+        with _one_line(self.path, f"'{member.key}' is damaged"), self._zip.open(f"{member.key}.npy") as stream:
+            self._header(stream, member.key)
+            left = member.nbytes
+            while left:
+                block = stream.read(min(BLOCK, left))
+                if not block:
+                    raise EOFError(f"{left} bytes are missing")
+                left -= len(block)
+                yield block
+            stream.read(1)  # reaching the end makes zipfile compare the checksum
+
+    def read(self, key: str, limit: int | None = None) -> np.ndarray:
+        """One array, allocated once; refused if it claims more than `limit` bytes (default: this machine's memory)."""
+        member = self.members[key]
+        limit = memory_bytes() if limit is None else limit
+        if member.nbytes > limit:
+            raise UserError(
+                f"{self.path.name}: '{key}' claims {member.nbytes / 2**30:.1f} GiB, more than the "
+                f"{limit / 2**30:.1f} GiB of memory here; use a smaller file"
+            )
+        array = np.empty(member.shape, member.dtype)
+        flat, at = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8), 0
+        for block in self._blocks(member):
+            flat[at : at + len(block)] = np.frombuffer(block, np.uint8)
+            at += len(block)
+        return array
+
+    def spill(self, key: str, target: Path) -> None:
+        """Decompress one array into an npy file, in blocks, so that it can be memory-mapped."""
+        member = self.members[key]
+        with target.open("wb") as out:
+            _write_header(out, member.shape, member.dtype)
+            for block in self._blocks(member):
+                out.write(block)
+
+
+def _write_header(out: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(shape)}
+    np.lib.format.write_array_header_1_0(out, header)
+
+
+class Writer:
+    """A new npz file, written under a temporary name and moved into place when complete."""
+
+    def __init__(self, path: Path, level: int = 6):
+        self.path, self._temporary, self._level = path, path.with_name(path.name + ".partial"), level
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> "Writer":
+        self._zip = zipfile.ZipFile(self._temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=self._level)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._zip.close()
+        if kind is None:
+            os.replace(self._temporary, self.path)
+        else:
+            self._temporary.unlink(missing_ok=True)
+
+    def add(self, key: str, shape: tuple[int, ...], dtype: np.dtype, parts: Iterable[np.ndarray]) -> str:
+        """One member from consecutive parts along the first axis; returns the SHA-256 of its data."""
+        # A fixed date keeps the bytes a function of the arrays alone.
+        info = zipfile.ZipInfo(f"{key}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+        info.compress_type = zipfile.ZIP_DEFLATED
+        info._compresslevel = self._level  # type: ignore[attr-defined]
+        digest, rows = hashlib.sha256(), 0
+        with self._zip.open(info, "w", force_zip64=True) as out:
+            _write_header(out, shape, dtype)
+            for part in parts:
+                block = np.ascontiguousarray(part, dtype).view(np.uint8).data if part.size else b""
+                rows += len(part)
+                digest.update(block)
+                out.write(block)
+        if rows != shape[0]:
+            raise ValueError(f"{key}: {rows} rows written, {shape[0]} announced")
+        return digest.hexdigest()
+
+
+def save(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write whole arrays in order."""
+    with Writer(path) as out:
+        for key, array in arrays.items():
+            out.add(key, array.shape, array.dtype, [array])
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
