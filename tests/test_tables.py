@@ -1,0 +1,83 @@
+"""Tables as data: how many runs each expands into, which of them are the same run, and what a part of one is."""
+
+from collections import Counter
+
+import pytest
+
+from dualgoal import config, errors, tables
+
+RUNS = {"state_gcivl": 78, "state_crl": 78, "state_gcfbc": 78, "pixel_gcivl": 42, "fusion": 4, "parameterization": 26,
+        "direct": 12, "noise": 6, "lightsout": 4}
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return {name: tables.expand(name) for name in tables.TABLES}
+
+
+def test_every_table_expands_into_the_papers_number_of_runs(cells):
+    assert {name: len(found) for name, found in cells.items()} == RUNS
+    assert sum(RUNS.values()) == 328
+    assert sum(len(cell.seeds) for found in cells.values() for cell in found) == 1624
+    assert {len(cell.seeds) for cell in cells["state_gcivl"]} == {8}
+
+
+def test_the_published_numbers_have_the_same_rows_and_columns(cells):
+    for name, rows in tables.paper().items():
+        printed = {(task, column) for task, row in rows.items() if task != "average" for column in row}
+        assert {(c.task, c.column) for c in cells[name]} == printed
+
+
+def test_equal_configurations_are_one_run(cells):
+    early = {c.task: c for c in cells["fusion"] if c.column == "early"}
+    orig = {c.task: c for c in cells["pixel_gcivl"] if c.column == "orig"}
+    assert all(early[task].id == orig[task].id for task in early)
+    assert all(cell.same_as == (f"pixel_gcivl/{task}/orig",) for task, cell in early.items())
+    inner = next(c for c in cells["parameterization"] if c.column == "dual_inner_product")
+    assert f"state_gcivl/{inner.task}/dual" in inner.same_as  # fewer seeds, otherwise the same run
+    ids = Counter(cell.id for name, found in cells.items() for cell in found)
+    assert len(ids) == 328 - 2 - 3  # fusion/early twice; noise/dual is parameterization/inner on three tasks
+    assert not any("direct/" in name for cell in cells["parameterization"] for name in cell.same_as)
+
+
+def test_noise_only_evaluates_again(cells):
+    for cell in cells["noise"]:
+        assert cell.config["goal_noise"] == 0 and cell.noise == (0.3 if "antmaze" in cell.task else 0.2)
+        assert f"state_gcivl/{cell.task}/{cell.column}" in cell.same_as
+
+
+def test_columns_change_what_they_say(cells):
+    symmetric = next(c for c in cells["parameterization"] if c.column == "dual_symmetric").config
+    direct, plain = (next(c for c in cells["direct"] if c.column == name).config for name in ("dual_direct", "dual"))
+    late = next(c for c in cells["fusion"] if c.column == "late").config
+    assert symmetric["rep"]["aggregation"] == "symmetric" and late["rep"]["fusion"] == "late"
+    assert (direct["rep"]["learner"], direct["algo"]["direct"]) == ("ivl", True)
+    assert (plain["rep"]["learner"], plain["algo"]["direct"]) == ("ivl", False)
+
+
+def test_a_part_of_a_table():
+    wanted = {"tasks": ["scene-play-v0"], "reps": ["orig", "dual"], "seeds": [0, 1], "steps": 2000, "episodes": 5}
+    part = tables.expand("state_gcivl", **wanted)
+    assert [(c.task, c.column, c.seeds) for c in part] == [("scene-play-v0", r, (0, 1)) for r in ("orig", "dual")]
+    run = config.from_dict(part[1].config)
+    assert (run.steps, run.eval_every, run.episodes, run.id) == (2000, 200, 5, part[1].id)
+    assert len(tables.expand("parameterization", reps=["dual_symmetric"])) == 13
+
+
+def test_lights_out_is_table_t8(cells):
+    for cell in cells["lightsout"]:
+        values = cell.config
+        assert (values["lr"], values["discount"], values["hidden"], values["anchors"]) == (1e-4, 0.95, [1024] * 4, 64)
+    assert len({cell.id for cell in cells["lightsout"]}) == 4
+    assert tables.expand("lightsout", steps=1000)[0].config["eval_every"] == 100
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: tables.expand("state_gcivil"), "did you mean 'state_gcivl'"),
+    (lambda: tables.expand("direct", tasks=["cube-single-play-v0"]), "unknown task"),
+    (lambda: tables.expand("direct", reps=["vib"]), "unknown representation in direct"),
+    (lambda: tables.expand("lightsout", tau=1, lag=True), "option of Lights Out"),
+])
+def test_what_a_table_does_not_have_is_said(call, message):
+    with pytest.raises(errors.UserError, match=message):
+        call()
