@@ -1,0 +1,201 @@
+"""Networks of section 3: plain modules on batches (B, in), ensembles as a leading axis of the weights.
+
+An ensemble is one batched matrix product, not a Python loop. Under `bf16` only the products between hidden layers
+change: the first layer sees raw observations (a maze coordinate of 20 m would be rounded to 0.1 m) and outputs are
+float32; parameters always are.
+"""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import random
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from dualgoal.encoders import FEATURES, Fusion, Impala, fuse
+from dualgoal.types import Spec
+
+MEMBERS = 2
+
+
+def glorot(key: PRNGKeyArray, shape: tuple[int, ...], scale: float = 1.0) -> Array:
+    """Variance scaling, fan_avg, uniform, over the last two axes."""
+    limit = math.sqrt(6 * scale / (shape[-2] + shape[-1]))
+    return random.uniform(key, shape, minval=-limit, maxval=limit)
+
+
+def lecun(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
+    """Truncated normal of variance 1 / fan_in; 0.8796 is the standard deviation of a normal cut at two."""
+    return random.truncated_normal(key, -2.0, 2.0, shape) * (math.sqrt(1 / shape[-2]) / 0.87962566103423978)
+
+
+class Linear(eqx.Module):
+    w: Array
+    b: Array
+
+    def __init__(self, key: PRNGKeyArray, inputs: int, outputs: int, members: int | None = None, init=glorot):
+        lead = () if members is None else (members,)
+        self.w = init(key, (*lead, inputs, outputs))
+        self.b = jnp.zeros((*lead, outputs))
+
+    def __call__(self, x: Array, dtype=None, out=None) -> Array:
+        """(B, i) or (E, B, i) -> (B, o) or (E, B, o); products in `dtype`, results in `out`."""
+        dtype, out = dtype or x.dtype, out or x.dtype
+        x, w = x.astype(dtype), self.w.astype(dtype)
+        if w.ndim == 2:
+            y = jnp.einsum("bi,io->bo", x, w, preferred_element_type=out)
+            return y + self.b.astype(out)[None]
+        y = jnp.einsum("bi,eio->ebo" if x.ndim == 2 else "ebi,eio->ebo", x, w, preferred_element_type=out)
+        return y + self.b.astype(out)[:, None]
+
+
+class LayerNorm(eqx.Module):
+    scale: Array
+    offset: Array
+
+    def __init__(self, size: int, members: int | None = None):
+        lead = () if members is None else (members,)
+        self.scale, self.offset = jnp.ones((*lead, size)), jnp.zeros((*lead, size))
+
+    def __call__(self, x: Array) -> Array:
+        y = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        mean = y.mean(axis=-1, keepdims=True)
+        var = jnp.maximum((y**2).mean(axis=-1, keepdims=True) - mean**2, 0.0)
+        row = (lambda p: p[None]) if self.scale.ndim == 1 else (lambda p: p[:, None])
+        return ((y - mean) * jax.lax.rsqrt(var + 1e-6) * row(self.scale) + row(self.offset)).astype(x.dtype)
+
+
+def gelu(x: Array) -> Array:
+    return jax.nn.gelu(x, approximate=True)
+
+
+class MLP(eqx.Module):
+    """Dense -> GELU -> LayerNorm over the hidden sizes, then a linear layer unless `outputs` is None ("activated")."""
+
+    layers: tuple[Linear, ...]
+    norms: tuple[LayerNorm, ...]
+    activated: bool = eqx.field(static=True)
+    bf16: bool = eqx.field(static=True)
+
+    def __init__(
+        self, key, inputs: int, hidden: tuple[int, ...], outputs: int | None, spec: Spec, members=None, norm=True
+    ):
+        sizes = (inputs, *hidden) + (() if outputs is None else (outputs,))
+        keys = random.split(key, len(sizes) - 1)
+        self.layers = tuple(Linear(k, i, o, members) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True))
+        self.norms = tuple(LayerNorm(h, members) for h in hidden) if norm else ()
+        self.activated = outputs is None
+        self.bf16 = spec.precision == "bf16"
+
+    def __call__(self, x: Float[Array, "*E B i"]) -> Float[Array, "*F B o"]:
+        hidden = len(self.layers) - (not self.activated)
+        half = jnp.bfloat16 if self.bf16 else None
+        for n, layer in enumerate(self.layers[:hidden]):
+            x = self.activate(n, layer(x, dtype=half if n else None, out=half))
+        if self.activated:
+            return x.astype(jnp.float32) if self.bf16 else x
+        return self.layers[-1](x, dtype=half, out=jnp.float32 if self.bf16 else None)
+
+    def activate(self, n: int, x: Array) -> Array:
+        """GELU and LayerNorm, computed again on the way back: cheaper than storing what lies between."""
+        block = (lambda y: self.norms[n](gelu(y))) if self.norms else gelu
+        return jax.checkpoint(block, prevent_cse=False)(x)
+
+
+class Value(eqx.Module):
+    """V(s, z) -> (E, B) with E members, or Q(s, z, a) when `extra` inputs are given."""
+
+    fuse: Fusion
+    mlp: MLP
+
+    def __init__(self, key, spec: Spec, hidden, extra: int = 0, members: int | None = MEMBERS, outputs: int = 1):
+        k1, k2 = random.split(key)
+        self.fuse = fuse(k1, spec)
+        self.mlp = MLP(k2, self.fuse.size + extra, hidden, outputs, spec, members)
+
+    def __call__(self, s: Array, z: Array, *extra: Array) -> Array:
+        y = self.mlp(join(self.fuse(s, z), *extra))
+        return y[..., 0] if self.mlp.layers[-1].b.shape[-1] == 1 else y
+
+
+class Actor(eqx.Module):
+    """Mean of a unit-variance Gaussian, or logits: activated MLP without LayerNorm and a head of scale 0.01."""
+
+    fuse: Fusion
+    mlp: MLP
+    head: Linear
+
+    def __init__(self, key, spec: Spec, hidden):
+        k1, k2, k3 = random.split(key, 3)
+        self.fuse = fuse(k1, spec)
+        self.mlp = MLP(k2, self.fuse.size, hidden, None, spec, norm=False)
+        self.head = Linear(k3, hidden[-1], spec.action_dim, init=lambda k, shape: glorot(k, shape, scale=0.01))
+
+    def __call__(self, s: Array, z: Array) -> Float[Array, "B A"]:
+        return self.head(self.mlp(self.fuse(s, z)))
+
+
+class Flow(eqx.Module):
+    """Vector field v(s, z, x_t, t) of the flow policy."""
+
+    fuse: Fusion
+    mlp: MLP
+
+    def __init__(self, key, spec: Spec, hidden):
+        k1, k2 = random.split(key)
+        self.fuse = fuse(k1, spec)
+        self.mlp = MLP(k2, self.fuse.size + spec.action_dim + 1, hidden, spec.action_dim, spec)
+
+    def __call__(self, s: Array, z: Array, x: Float[Array, "B A"], t: Float[Array, "B 1"]) -> Float[Array, "B A"]:
+        return self.mlp(join(self.fuse(s, z), x, t))
+
+
+class Bottleneck(eqx.Module):
+    """VIB's encoder: two hidden layers, a linear third, and heads for mean and log std (clipped to [-5, 2])."""
+
+    trunk: MLP
+    mean: Linear
+    log_std: Linear
+
+    def __init__(self, key, spec: Spec, hidden, dim: int):
+        k1, k2, k3 = random.split(key, 3)
+        self.trunk = MLP(k1, spec.goals[0], hidden[:-1], hidden[-1], spec)
+        self.mean = Linear(k2, hidden[-1], dim, init=lecun)
+        self.log_std = Linear(k3, hidden[-1], dim, init=lecun)
+
+    def __call__(self, g: Float[Array, "B D"]) -> tuple[Float[Array, "B N"], Float[Array, "B N"]]:
+        h = self.trunk(g)
+        return self.mean(h), jnp.clip(self.log_std(h), -5.0, 2.0)
+
+
+class Embedding(eqx.Module):
+    """An MLP to R^N, usually of two members (E, B, N). A tower cannot read a pair of images, so it encodes its own."""
+
+    encoder: Impala | None
+    mlp: MLP
+
+    def __init__(
+        self, key, shape: tuple[int, ...], dim: int, hidden, spec: Spec, extra: int = 0, members: int | None = MEMBERS
+    ):
+        k1, k2 = random.split(key)
+        self.encoder = Impala(k1, shape, spec) if len(shape) == 3 else None
+        self.mlp = MLP(k2, (FEATURES if self.encoder else shape[0]) + extra, hidden, dim, spec, members)
+
+    def __call__(self, x: Array, *extra: Array) -> Float[Array, "*E B N"]:
+        return self.mlp(join(self.encoder(x) if self.encoder else x, *extra))
+
+    def mean(self, x: Array, *extra: Array) -> Float[Array, "B N"]:
+        """The members' average, which is what downstream networks get (D2)."""
+        return self(x, *extra).mean(axis=0)
+
+
+def two_towers(key: PRNGKeyArray, spec: Spec, dim: int, hidden: tuple[int, ...]) -> dict[str, Embedding]:
+    """psi for states and phi for goals, two members each, as every factored model of the paper has them."""
+    k1, k2 = random.split(key)
+    psi = Embedding(k1, spec.observation_shape, dim, hidden, spec)
+    return {"psi": psi, "phi": Embedding(k2, spec.goals, dim, hidden, spec)}
+
+
+def join(*x: Array) -> Array:
+    return x[0] if len(x) == 1 else jnp.concatenate(x, axis=-1)
