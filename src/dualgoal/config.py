@@ -78,9 +78,14 @@ class Run:
         return hashlib.sha256(canonical(fields).encode()).hexdigest()[:12]
 
     @property
+    def has_policy(self) -> bool:
+        """False for a representation trained alone."""
+        return part_name("algo", self.algo) != "none"
+
+    @property
     def eval_steps(self) -> tuple[int, ...]:
         """The steps after which the policy is evaluated: multiples of `eval_every` and the last."""
-        if not self.episodes or self.algo is None:
+        if not self.episodes or not self.has_policy:
             return ()
         every = self.eval_every or self.steps
         return tuple(sorted({*range(every, self.steps + 1, every), self.steps}))
@@ -135,9 +140,7 @@ def differences(a: Run, b: Run) -> list[str]:
 
 def part_name(kind: Literal["rep", "algo"], part: Any) -> str:
     """The registry name of a representation or an algorithm; 'none' for no algorithm."""
-    if part is None:
-        return "none"
-    for name, cls in registry(kind).items():
+    for name, cls in _all(kind).items():
         if type(part) is cls:
             return name
     raise UserError(f"{type(part).__name__} is not a registered {kind}; add it to its registry")
@@ -150,8 +153,15 @@ def registry(kind: Literal["rep", "algo"]) -> dict[str, type]:
     return dict(reps.REPS if kind == "rep" else algos.ALGOS)
 
 
+def _all(kind: Literal["rep", "algo"]) -> dict[str, type]:
+    """The registry and, for algorithms, 'none': stage one of two trains a representation alone."""
+    from dualgoal import algos
+
+    return registry(kind) | (dict(algos.NONE) if kind == "algo" else {})
+
+
 def _part_to_dict(kind: Literal["rep", "algo"], part: Any) -> dict[str, Any]:
-    fields = () if part is None else [f for f in dataclasses.fields(part) if f.init]
+    fields = [f for f in dataclasses.fields(part) if f.init]
     return {"name": part_name(kind, part), **{f.name: _plain(getattr(part, f.name)) for f in fields}}
 
 
@@ -159,9 +169,7 @@ def _part_from_dict(kind: Any, values: Any) -> Any:
     if not isinstance(values, dict) or not isinstance(values.get("name"), str):
         raise UserError(f"the configuration's '{kind}' is {values!r}; expected an object with a 'name'")
     name, options = values["name"], {k: v for k, v in values.items() if k != "name"}
-    known = registry(kind)
-    if name == "none" and kind == "algo" and name not in known:
-        return None
+    known = _all(kind)
     if name not in known:
         raise unknown({"rep": "representation", "algo": "algorithm"}[kind], name, known)
     return _build(known[name], options, where=kind)

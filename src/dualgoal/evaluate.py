@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dualgoal import rollout, store
+from dualgoal import machine, rollout, store
 from dualgoal.errors import UserError
 from dualgoal.journal import Row
 from dualgoal.rollout import BLOCK, Episode, Job
@@ -47,11 +47,13 @@ class Evaluation:
         for job in self.jobs:
             if job.video is None:
                 together.setdefault((job.seed, job.task), []).extend(self.answers[job])
-        noise = self.jobs[0].goal_noise if self.jobs else 0.0
-        return [_row(seed, self.step, task, played, noise) for (seed, task), played in together.items()]
+        noise: Row = {"goal_noise": self.jobs[0].goal_noise}
+        if self.jobs[0].action_noise:
+            noise["action_noise"] = self.jobs[0].action_noise
+        return [_row(seed, self.step, task, played) | noise for (seed, task), played in together.items()]
 
 
-def _row(seed: int, step: int, task: int, played: Sequence[Episode], goal_noise: float) -> Row:
+def _row(seed: int, step: int, task: int, played: Sequence[Episode]) -> Row:
     successes = sum(e.success for e in played)
     return {
         "seed": seed,
@@ -61,7 +63,6 @@ def _row(seed: int, step: int, task: int, played: Sequence[Episode], goal_noise:
         "successes": successes,
         "success": successes / len(played),
         "length": sum(e.length for e in played) / len(played),
-        "goal_noise": goal_noise,
     }
 
 
@@ -227,11 +228,6 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **one, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
 
 
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
 def evaluate(
     path: str | Path,
     *,
@@ -249,7 +245,7 @@ def evaluate(
 
     path = Path(path)
     run = store.read_run(path)
-    if run.algo is None:
+    if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
     step = policy.load(path, None if seeds is None else seeds[0], step).step
     count = run.episodes if episodes is None else episodes
@@ -261,6 +257,6 @@ def evaluate(
         "eval_seed": eval_seed,
     }
     jobs = jobs_for(path, step, run.seeds if seeds is None else seeds, count, video, **options)
-    with Pool(min(workers or cores(), len(jobs))) as pool:
+    with Pool(min(workers or machine.cores(), len(jobs))) as pool:
         pool.submit(step, jobs)
         return pool.collect(wait=True)[0][1]

@@ -36,7 +36,7 @@ def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
         success=run.success,
         precision=run.precision,
     )
-    return Agent(run.rep, run.algo, spec)
+    return Agent(run.rep, run.algo, spec, frozen=run.phi is not None)
 
 
 def load(path: str | Path, seed: int | None = None, step: int | None = None, verify: bool = True) -> "Policy":
@@ -97,7 +97,7 @@ class Policy:
         self._draws = 0
         self._act = jax.jit(self._act_rows)
         self._encode = jax.jit(self._encode_rows)
-        self._distance = jax.jit(agent.distance)
+        self._distance = jax.jit(self._distance_rows)
 
     def act(self, obs: Any, goal: Any, temperature: float = 0.0, draw: int | None = None) -> np.ndarray:
         """Actions towards `goal`, one or one per observation. Random parts (VIB, flows) differ from call to call
@@ -117,7 +117,8 @@ class Policy:
     def distance(self, obs: Any, goal: Any) -> np.ndarray:
         """Learned temporal distance from observations to goals, in environment steps."""
         obs, goal, one = self._rows(obs, goal)
-        out = self._padded(self._distance, obs, goal)
+        ids = np.arange(len(obs), dtype=np.uint32)
+        out = self._padded(self._distance, obs, goal, ids, np.uint32(self._next(None)))
         return out[0] if one else out
 
     def rollout(self, env: Any = None, task: int = 1, seed: int = 0) -> Episode:
@@ -144,6 +145,10 @@ class Policy:
 
     def _encode_rows(self, params: Any, goal: Array, ids: Array, draw: Array) -> Array:
         return jax.vmap(lambda g, i: self.agent.encode(params, g[None], self._key(i, draw))[0])(goal, ids)
+
+    def _distance_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array) -> Array:
+        one = lambda o, g, i: self.agent.distance(params, o[None], g[None], self._key(i, draw))[0]
+        return jax.vmap(one)(obs, goal, ids)
 
     def _key(self, row: Array, draw: Array) -> Array:
         return random.fold_in(random.fold_in(random.key(0), row), draw)

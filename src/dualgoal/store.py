@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,6 +34,7 @@ class Store:
             self._claim(dict(facts))
             self.metrics = Journal(self.path / "metrics.jsonl")
             self.evals = Journal(self.path / "eval.jsonl")
+            self.timing = Journal(self.path / "timing.jsonl")  # apart from metrics, which are bit-reproducible
         except BaseException:
             self._lock.close()
             raise
@@ -44,6 +45,7 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.metrics.close()
         self.evals.close()
+        self.timing.close()
         self._lock.close()
 
     @property
@@ -82,10 +84,10 @@ class Store:
                 self._set_aside(step)
         return None
 
-    def rewind(self, step: int) -> None:
-        """Cut the record back to what was true after `step`, so that the steps to come are written once."""
+    def rewind(self, step: int, incomplete: Collection[int] = ()) -> None:
+        """Cut the record back to what was true after `step`, without the evaluations that are `incomplete`."""
         self.metrics.keep(lambda row: row["step"] <= step)
-        self.evals.keep(lambda row: row["step"] <= step)
+        self.evals.keep(lambda row: row["step"] <= step and row["step"] not in incomplete)
         for later in [s for s in steps(self.path) if s > step]:
             self._remove(later)
 

@@ -1,0 +1,87 @@
+"""What a result depends on besides its configuration: versions, the commit, the hardware, the compiler's cache."""
+
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("dualgoal", "jax", "jaxlib", "equinox", "optax", "numpy", "mujoco", "ogbench", "gymnasium", "safetensors")
+
+
+def versions() -> dict[str, str | None]:
+    """Installed versions of everything that can change a number, and Python's."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def commit() -> str | None:
+    """The commit of the source this runs from, with '+' if files differ from it; None outside a checkout."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=20)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    if not git("ls-files", "--error-unmatch", __file__):  # some other repository that only contains an installation
+        return None
+    head = git("rev-parse", "HEAD")
+    return head and head + ("+" if git("status", "--porcelain", "--untracked-files=no", str(here)) else "")
+
+
+def hardware() -> dict[str, Any]:
+    """The devices JAX uses and the threads it computes with; both can change bits."""
+    import jax
+
+    device = jax.local_devices()[0]
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "platform": device.platform,
+        "device": device.device_kind,
+        "devices": jax.local_device_count(),
+        "threads": cores(),
+    }
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def pin() -> list[int] | None:
+    """Give this process the first half of its cores and return the other half, for workers; None where impossible."""
+    if sys.platform != "linux" or cores() < 2:
+        return None
+    mine = sorted(os.sched_getaffinity(0))
+    half = len(mine) // 2
+    os.sched_setaffinity(0, mine[:half])
+    return mine[half:]
+
+
+def keep_compiled(folder: Path) -> None:
+    """Keep compiled programs between processes, unless the user has set JAX's own variable."""
+    import jax
+
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def ask_determinism() -> None:
+    """Ask XLA for bit-reproducible GPU operations; has to happen before the first device is touched."""
+    flag = "--xla_gpu_deterministic_ops=true"
+    flags = os.environ.get("XLA_FLAGS", "")
+    if flag not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()

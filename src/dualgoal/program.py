@@ -1,0 +1,94 @@
+"""The compiled part of a run: one program that takes any number of gradient steps, for all seeds at once.
+
+The number of steps is an argument of the program, because a loop of static length 1 is inlined and rounds differently;
+so it does not matter how a run is cut into chunks, where it was interrupted or how often it was looked at. Seeds are a
+mapped axis that is spread over the local devices; each seed's key is key(seed), so its company does not matter either.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, random
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from dualgoal.agent import Agent, State
+from dualgoal.errors import UserError
+from dualgoal.sampler import Data
+
+NEVER = np.iinfo(np.int32).max
+Broken = dict[str, Array]  # by loss: the first step at which it was not finite, or NEVER
+
+
+def spread(seeds: int, devices: int) -> int:
+    """How many devices to use: the largest number that divides the seeds evenly."""
+    return max(n for n in range(1, min(seeds, devices) + 1) if seeds % n == 0)
+
+
+class Program:
+    """An agent's training, compiled for a set of seeds."""
+
+    def __init__(self, agent: Agent, seeds: tuple[int, ...]):
+        if max(seeds) >= 2**32:
+            raise UserError(f"seed {max(seeds)} is too large; expected one below 2^32")
+        self.agent, self.seeds = agent, seeds
+        devices = jax.local_devices()[: spread(len(seeds), jax.local_device_count())]
+        mesh = Mesh(np.array(devices), ("seed",))
+        self.by_seed = NamedSharding(mesh, PartitionSpec("seed"))
+        self.everywhere = NamedSharding(mesh, PartitionSpec())
+        self.keys = jax.device_put(jax.vmap(random.key)(jnp.array(seeds, jnp.uint32)), self.by_seed)
+        self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed)
+        self._chunk = jax.jit(jax.vmap(self._steps, in_axes=(0, None, 0, None)), donate_argnums=0)
+        self._measure = jax.jit(jax.vmap(self._losses, in_axes=(0, None, 0)))
+        self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
+
+    @property
+    def template(self) -> State:
+        """The state's shapes, without allocating it."""
+        return jax.eval_shape(jax.vmap(self.agent.init), self.keys)
+
+    def init(self) -> State:
+        return self._init(self.keys)
+
+    def place(self, state: Any) -> State:
+        """A state read from disk, copied to the devices (a copy, so that it can be donated)."""
+        return self._copy(state)
+
+    def place_data(self, data: Data) -> Data:
+        return jax.device_put(data, self.everywhere)
+
+    def advance(self, state: State, data: Data, steps: int) -> tuple[State, Broken]:
+        """Take `steps` gradient steps. The given state is consumed."""
+        return self._chunk(state, data, self.keys, jnp.int32(steps))
+
+    def measure(self, state: State, data: Data) -> dict[str, np.ndarray]:
+        """Everything worth logging on the next batch of `data`, per seed. A program of its own, so that how often it is
+        called cannot change training."""
+        return {name: np.asarray(value) for name, value in self._measure(state, data, self.keys).items()}
+
+    def _steps(self, state: State, data: Data, key: Array, count: Array) -> tuple[State, Broken]:
+        def body(_: Array, carry: tuple[State, Broken]) -> tuple[State, Broken]:
+            state, broken = carry
+            state, info = self.agent.update(state, data, key)
+            first = {n: jnp.where(jnp.isfinite(info[n]), NEVER, state.step) for n in broken}
+            return state, {n: jnp.minimum(broken[n], first[n]) for n in broken}
+
+        _, info = jax.eval_shape(self.agent.update, state, data, key)
+        broken = {name: jnp.int32(NEVER) for name in info if name.endswith("/loss")}
+        state, broken = jax.lax.fori_loop(0, count, body, (state, broken))
+        finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params)]).all()
+        return state, {**broken, "a parameter": jnp.where(finite, NEVER, state.step)}
+
+    def _losses(self, state: State, data: Data, key: Array) -> dict[str, Array]:
+        batch = self.agent.sample(data, key, state.step)
+        k_loss = random.split(random.fold_in(key, state.step))[1]
+        total, info = self.agent.losses(state.params, state.targets, batch, k_loss)
+        return {**info, "total/loss": total}
+
+
+def first_broken(broken: Broken, seeds: tuple[int, ...]) -> tuple[int, str, int] | None:
+    """(step, loss, seed) of the first value that was not finite, if any."""
+    found = [(int(when), name, seeds[i]) for name, steps in broken.items() for i, when in enumerate(np.asarray(steps))]
+    earliest = min(found)
+    return earliest if earliest[0] < NEVER else None
