@@ -1,0 +1,126 @@
+"""Tables filled from made-up rows whose statistics are known, and the paper's own tables as a golden file."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dualgoal import compare, errors, records, tables, typeset
+
+GOLDEN = Path(__file__).parent / "golden" / "paper_tables.txt"
+
+
+def record(table, task, column, means, steps=1000, noisy=None, **settings):
+    """A record whose per-seed scores are `means` (percent); `noisy` gives those under goal noise."""
+    rows = [{"seed": s, "step": step, "task": t, "success": mean / 100, "goal_noise": 0.0}
+            for s, mean in enumerate(means) for step in (1, steps // 2, steps) for t in (1, 2, 3, 4, 5)]
+    noise = tables.get(table).noise.get(task, 0.2)
+    rows += [{"seed": s, "step": steps, "task": t, "success": mean / 100, "goal_noise": noise}
+             for s, mean in enumerate(noisy or ()) for t in (1, 2, 3, 4, 5)]
+    facts = {"versions": {"mujoco": "3.4.0"}, "dataset": {"source": "generated", "episodes": 1000},
+             "run": {"precision": "float32"}, "hardware": {"device": "cpu"}} | settings
+    return records.Record(table, task, column, tuple(range(len(means))), steps, 25, tuple(rows), facts, f"{task}.json")
+
+
+def test_the_papers_own_tables_are_the_golden_file():
+    assert typeset.paper_tables() == GOLDEN.read_text()
+
+
+def test_highlights_of_the_golden_tables_count_as_published():
+    counts = {}
+    for name in tables.paper():
+        filled = compare.fill(name)
+        lines = [*filled.lines, *([filled.average] if filled.average else [])]
+        counts[name] = sum(slot.paper_highlight for line in lines for slot in line.slots.values())
+    assert counts == {"state_gcivl": 24, "state_crl": 19, "state_gcfbc": 26, "pixel_gcivl": 9, "fusion": 0,
+                      "parameterization": 20, "direct": 6}
+
+
+def test_a_filled_cell_has_mean_std_interval_and_the_papers_number():
+    found = compare.fill("state_gcivl", [record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92)),
+                                         record("state_gcivl", "cube-single-play-v0", "orig", (60, 62, 64, 66))])
+    line = next(line for line in found.lines if line.name == "cube-single-play-v0")
+    dual, orig = line.slots["dual"], line.slots["orig"]
+    assert (dual.ours.mean, dual.ours.seeds, dual.ours.steps) == (89, 4, 1000)
+    assert dual.ours.std == pytest.approx(np.std([86, 88, 90, 92]))
+    assert dual.ours.interval[0] < 89 < dual.ours.interval[1]
+    assert dual.inside is True and orig.inside is False and line.slots["vib"].ours is None
+    assert dual.highlight and not orig.highlight
+    assert found.improvement["orig"][0] == 1.0 and found.average_tasks == 1
+    assert found.average.slots["dual"].ours.mean == 89 and found.average.slots["dual"].paper == (89, None)
+
+
+def test_settings_stand_under_every_form():
+    filled = compare.fill("state_gcivl", [record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92))])
+    for form in (typeset.text, typeset.markdown, typeset.latex):
+        shown = form(filled).replace("\\", "").replace("{,}", ",")
+        for fact in ("steps: 1,000 (paper: 1,000,000)", "seeds: 4 (paper: 8)", "episodes per task: 25 (paper: 50)",
+                     "data: generated, 1,000 episodes (paper: official files)", "MuJoCo: 3.4.0"):
+            assert fact in shown, (form.__name__, fact)
+    json.dumps(filled.to_dict(), allow_nan=False)
+
+
+def test_rows_of_different_length_are_not_compared():
+    filled = compare.fill("state_gcivl", [record("state_gcivl", "scene-play-v0", "dual", (70, 71), steps=1000),
+                                          record("state_gcivl", "scene-play-v0", "orig", (40, 41), steps=500)])
+    line = next(line for line in filled.lines if line.name == "scene-play-v0")
+    assert line.mixed and not any(slot.highlight for slot in line.slots.values())
+    assert not filled.improvement and "different numbers of steps" in typeset.text(filled)
+
+
+def test_a_shared_run_fills_both_tables_and_an_own_one_goes_first():
+    shared = record("state_gcivl", "scene-play-v0", "dual", (70, 72))
+    own = record("parameterization", "scene-play-v0", "dual_inner_product", (50, 52))
+
+    def inner(given):
+        line = next(line for line in compare.fill("parameterization", given).lines if line.name == "scene-play-v0")
+        return line.slots["dual_inner_product"].ours.mean
+
+    assert inner([shared]) == 71 and inner([shared, own]) == 51
+    direct = next(line for line in compare.fill("direct", [shared]).lines if line.name == "scene-play-v0")
+    assert direct.slots["dual"].ours is None  # learned with GCIVL there: another run
+
+
+def test_noise_has_a_clean_and_a_noisy_column():
+    filled = compare.fill("noise", [record("noise", "cube-single-play-v0", "dual", (80, 82), noisy=(60, 62))])
+    line = next(line for line in filled.lines if line.name == "cube-single-play-v0")
+    assert (line.slots["dual"].ours.mean, line.slots["dual_noisy"].ours.mean) == (81, 61)
+    assert line.slots["orig"].ours is None
+
+
+def test_one_seed_has_no_interval_and_says_so():
+    filled = compare.fill("state_gcivl", [record("state_gcivl", "scene-play-v0", "dual", (70,))])
+    slot = next(line for line in filled.lines if line.name == "scene-play-v0").slots["dual"]
+    assert slot.ours.interval is None and slot.inside is None
+    assert "one seed, no interval" in typeset.text(filled)
+
+
+def test_a_record_survives_its_file(tmp_path):
+    given = record("state_gcivl", "scene-play-v0", "dual", (70, 72))
+    path = records.save(given, tmp_path)
+    assert path.name == "scene-play-v0.dual.1000.json"
+    back = records.load_all(tmp_path)[0]
+    assert (back.rows, back.seeds, back.settings, back.done) == (given.rows, given.seeds, given.settings, 1000)
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("[]", "not a row file"),
+    ("{", "not a row file"),
+    ('{"format": 1, "table": "nope"}', "unknown table"),
+    ('{"format": 1, "table": "direct", "column": "dual", "task": "cube-single-play-v0"}', "has no task"),
+    ('{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0"}', "no 'rows'"),
+    ('{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0", "rows": [{"seed": 0, "step": 5, '
+     '"task": 1, "success": 3}], "seeds": [0], "steps": 5, "episodes": 1}', "between 0 and 1"),
+])
+def test_a_bad_row_file_is_named_in_one_line(tmp_path, content, message):
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(errors.UserError, match=message) as caught:
+        records.load(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_latex_escapes_what_it_prints():
+    assert typeset.escape("a_b & 5 % {x} \\ γ") == r"a\_b \& 5 \% \{x\} \textbackslash{} $\gamma$"
+    assert [typeset.short(n) for n in (1_000_000, 200_000, 1_500_000, 1234)] == ["1M", "200k", "1.5M", "1234"]
