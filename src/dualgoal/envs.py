@@ -61,11 +61,17 @@ def _spec(task: str) -> Any:
     return gymnasium.spec("-".join([*words[:-2], words[-1]]))
 
 
-def build(task: str, *, shadow_size: int | None = None, **options: Any) -> Any:
-    """The bare OGBench environment of a task. It draws nothing sensible until `give_generator` has been called."""
-    spec = _spec(task)
+def check(task: str) -> None:
+    """Raise if a task does not exist or needs rendering that this machine cannot do."""
+    _spec(task)
     if is_pixels(task):
         render.require(f"'{task}'")
+
+
+def build(task: str, *, shadow_size: int | None = None, **options: Any) -> Any:
+    """The bare OGBench environment of a task. It draws nothing sensible until `give_generator` has been called."""
+    check(task)
+    spec = _spec(task)
     module, name = spec.entry_point.split(":")
     maker = getattr(importlib.import_module(module), name)
     options = {**spec.kwargs, **options}

@@ -159,8 +159,8 @@ class Writer:
     """A new npz file, written under a temporary name and moved into place when complete."""
 
     def __init__(self, path: Path, level: int = 6):
-        self.path, self._temporary, self._level = path, path.with_name(path.name + ".partial"), level
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # The process id keeps two writers of the same file (a resumed generation, an orphan of the old) apart.
+        self.path, self._temporary, self._level = path, path.with_name(f"{path.name}.{os.getpid()}.partial"), level
 
     def __enter__(self) -> "Writer":
         self._zip = zipfile.ZipFile(self._temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=self._level)
@@ -192,9 +192,9 @@ class Writer:
         return digest.hexdigest()
 
 
-def save(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write whole arrays in order."""
-    with Writer(path) as out:
+def save(path: Path, arrays: dict[str, np.ndarray], level: int = 6) -> None:
+    """Write whole arrays in order; level 0 only stores."""
+    with Writer(path, level) as out:
         for key, array in arrays.items():
             out.add(key, array.shape, array.dtype, [array])
 
