@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 
-from dualgoal import checkpoint, config, data, evaluate, machine, policy, progress, store, track, trees
+from dualgoal import checkpoint, config, data, evaluate, machine, policy, progress, rollout, store, track, trees
 from dualgoal.agent import State
 from dualgoal.errors import UserError
 from dualgoal.evaluate import NUM_TASKS
@@ -41,17 +41,23 @@ def train(
     video: bool = False,
     quiet: bool = False,
     pin: bool = False,
+    datasets: tuple[data.Dataset, data.Dataset | None] | None = None,
+    evaluator: "Evaluator | None" = None,
 ) -> Path:
-    """Train `run` into the directory `out`, or go on with it, and return the directory."""
+    """Train `run` into the directory `out`, or go on with it, and return the directory.
+
+    `datasets` (training, validation) take the place of files, `evaluator` that of environments in worker processes.
+    """
     out = Path(out)
     worker_cpus = machine.pin() if pin else None
     if run.deterministic:
         machine.ask_determinism()
     machine.keep_compiled(data.cache_folder() / "compiled")
     run = replace(run, phi=str(Path(run.phi).resolve())) if run.phi else run
-    check_evaluation(run)
+    if evaluator is None:
+        check_evaluation(run)
     say = progress.Quiet().say if quiet else lambda text: print(text, flush=True)
-    training, validation = load_data(run.task, data_path, say)
+    training, validation = datasets or load_data(run.task, data_path, say)
     facts = describe(run, training)
     agent = policy.agent_for(run, facts["dataset"])
     with ExitStack() as stack:
@@ -64,7 +70,7 @@ def train(
             return out
         say(f"{out}: {f'going on from step {step:,}' if step else 'a new run'}, id {run.id}")
         default = max(1, machine.cores() // 2 if facts["hardware"]["platform"] == "cpu" else machine.cores() - 1)
-        pool = stack.enter_context(evaluate.Pool(workers or min(default, 32), worker_cpus))
+        pool = stack.enter_context(evaluator or evaluate.Pool(workers or min(default, 32), worker_cpus))
         trackers = track.open_trackers(tuple(track_with), out, run, step)
         for tracker in trackers:
             stack.callback(tracker.close)
@@ -76,6 +82,21 @@ def train(
     return out
 
 
+class Evaluator(Protocol):
+    """Scores checkpoints while the run goes on; `evaluate.Pool` is one."""
+
+    @property
+    def pending(self) -> list[int]: ...
+
+    def submit(self, step: int, jobs: list[rollout.Job]) -> None: ...
+
+    def collect(self, wait: bool = False) -> list[tuple[int, list[Row]]]: ...
+
+    def __enter__(self) -> "Evaluator": ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 class Session:
     """One process's share of a run."""
 
@@ -84,7 +105,7 @@ class Session:
         run: config.Run,
         record: store.Store,
         program: Program,
-        pool: evaluate.Pool,
+        pool: "Evaluator",
         display: progress.Display,
         trackers: list[track.Tracker],
         video: bool = False,
