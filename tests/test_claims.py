@@ -20,18 +20,21 @@ def test_on_the_papers_own_numbers():
     assert "best or equal on 5 of 7" in found["pixels"].detail
 
 
-@pytest.mark.parametrize(("claim", "table", "task", "column", "value"), [
-    ("best_average_gcivl", "state_gcivl", "average", "dual", 30),
-    ("best_average_crl", "state_crl", "average", "orig", 60),
-    ("best_average_gcfbc", "state_gcfbc", "average", "tra", 24),
-    ("three_times", "state_crl", "cube-single-play-v0", "dual", 50),
-    ("pixels", "pixel_gcivl", "visual-scene-play-v0", "orig", 40),
-    ("visual_puzzles", "pixel_gcivl", "visual-puzzle-3x3-play-v0", "vib", 4),
-    ("fusion", "fusion", "visual-puzzle-3x3-play-v0", "late", 30),
-    ("inner", "parameterization", "average", "dual_symmetric", 50),
-    ("direct", "direct", "scene-play-v0", "dual_direct", 90),
-    ("sensitivity", "state_crl", "average", "orig", 60),
-])
+@pytest.mark.parametrize(
+    ("claim", "table", "task", "column", "value"),
+    [
+        ("best_average_gcivl", "state_gcivl", "average", "dual", 30),
+        ("best_average_crl", "state_crl", "average", "orig", 60),
+        ("best_average_gcfbc", "state_gcfbc", "average", "tra", 24),
+        ("three_times", "state_crl", "cube-single-play-v0", "dual", 50),
+        ("pixels", "pixel_gcivl", "visual-scene-play-v0", "orig", 40),
+        ("visual_puzzles", "pixel_gcivl", "visual-puzzle-3x3-play-v0", "vib", 4),
+        ("fusion", "fusion", "visual-puzzle-3x3-play-v0", "late", 30),
+        ("inner", "parameterization", "average", "dual_symmetric", 50),
+        ("direct", "direct", "scene-play-v0", "dual_direct", 90),
+        ("sensitivity", "state_crl", "average", "orig", 60),
+    ],
+)
 def test_a_claim_can_fail(claim, table, task, column, value):
     means = copy.deepcopy(claims.of_paper().means)
     means[table][task][column] = value
@@ -44,15 +47,26 @@ def test_a_claim_can_fail(claim, table, task, column, value):
 
 def test_ours_are_judged_on_what_was_run():
     def rows(mean, noise=0.0):
-        return tuple({"seed": s, "step": step, "task": t, "success": mean, "goal_noise": noise}
-                     for s in (0, 1) for step in (50, 100) for t in range(1, 6))
+        return tuple(
+            {"seed": s, "step": step, "task": t, "success": mean, "goal_noise": noise}
+            for s in (0, 1)
+            for step in (50, 100)
+            for t in range(1, 6)
+        )
 
-    given = [records.Record("state_gcivl", "cube-single-play-v0", c, (0, 1), 100, 5, rows(m))
-             for c, m in (("orig", 0.5), ("dual", 0.9))]
-    given += [records.Record("noise", "cube-single-play-v0", c, (0, 1), 100, 5, rows(m) + rows(n, 0.2))
-              for c, m, n in (("orig", 0.5, 0.1), ("dual", 0.9, 0.8))]
-    given += [records.Record("lightsout", task, c, (0, 1), 100, 5, rows(m))
-              for task in tables.LIGHTSOUT_TASKS for c, m in (("orig", 0.4), ("dual", 0.2))]
+    given = [
+        records.Record("state_gcivl", "cube-single-play-v0", c, (0, 1), 100, 5, rows(m))
+        for c, m in (("orig", 0.5), ("dual", 0.9))
+    ]
+    given += [
+        records.Record("noise", "cube-single-play-v0", c, (0, 1), 100, 5, rows(m) + rows(n, 0.2))
+        for c, m, n in (("orig", 0.5, 0.1), ("dual", 0.9, 0.8))
+    ]
+    given += [
+        records.Record("lightsout", task, c, (0, 1), 100, 5, rows(m))
+        for task in tables.LIGHTSOUT_TASKS
+        for c, m in (("orig", 0.4), ("dual", 0.2))
+    ]
     found = claims.judge(claims.of_records(given))
     assert found["best_average_gcivl"].holds and "average of 1 task:" in found["best_average_gcivl"].detail
     assert found["noise"].holds is True and found["lightsout"].holds is False

@@ -13,13 +13,24 @@ GOLDEN = Path(__file__).parent / "golden" / "paper_tables.txt"
 
 def record(table, task, column, means, steps=1000, noisy=None, **settings):
     """A record whose per-seed scores are `means` (percent); `noisy` gives those under goal noise."""
-    rows = [{"seed": s, "step": step, "task": t, "success": mean / 100, "goal_noise": 0.0}
-            for s, mean in enumerate(means) for step in (1, steps // 2, steps) for t in (1, 2, 3, 4, 5)]
+    rows = [
+        {"seed": s, "step": step, "task": t, "success": mean / 100, "goal_noise": 0.0}
+        for s, mean in enumerate(means)
+        for step in (1, steps // 2, steps)
+        for t in (1, 2, 3, 4, 5)
+    ]
     noise = tables.get(table).noise.get(task, 0.2)
-    rows += [{"seed": s, "step": steps, "task": t, "success": mean / 100, "goal_noise": noise}
-             for s, mean in enumerate(noisy or ()) for t in (1, 2, 3, 4, 5)]
-    facts = {"versions": {"mujoco": "3.4.0"}, "dataset": {"source": "generated", "episodes": 1000},
-             "run": {"precision": "float32"}, "hardware": {"device": "cpu"}} | settings
+    rows += [
+        {"seed": s, "step": steps, "task": t, "success": mean / 100, "goal_noise": noise}
+        for s, mean in enumerate(noisy or ())
+        for t in (1, 2, 3, 4, 5)
+    ]
+    facts = {
+        "versions": {"mujoco": "3.4.0"},
+        "dataset": {"source": "generated", "episodes": 1000},
+        "run": {"precision": "float32"},
+        "hardware": {"device": "cpu"},
+    } | settings
     return records.Record(table, task, column, tuple(range(len(means))), steps, 25, tuple(rows), facts, f"{task}.json")
 
 
@@ -33,13 +44,25 @@ def test_highlights_of_the_golden_tables_count_as_published():
         filled = compare.fill(name)
         lines = [*filled.lines, *([filled.average] if filled.average else [])]
         counts[name] = sum(slot.paper_highlight for line in lines for slot in line.slots.values())
-    assert counts == {"state_gcivl": 24, "state_crl": 19, "state_gcfbc": 26, "pixel_gcivl": 9, "fusion": 0,
-                      "parameterization": 20, "direct": 6}
+    assert counts == {
+        "state_gcivl": 24,
+        "state_crl": 19,
+        "state_gcfbc": 26,
+        "pixel_gcivl": 9,
+        "fusion": 0,
+        "parameterization": 20,
+        "direct": 6,
+    }
 
 
 def test_a_filled_cell_has_mean_std_interval_and_the_papers_number():
-    found = compare.fill("state_gcivl", [record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92)),
-                                         record("state_gcivl", "cube-single-play-v0", "orig", (60, 62, 64, 66))])
+    found = compare.fill(
+        "state_gcivl",
+        [
+            record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92)),
+            record("state_gcivl", "cube-single-play-v0", "orig", (60, 62, 64, 66)),
+        ],
+    )
     line = next(line for line in found.lines if line.name == "cube-single-play-v0")
     dual, orig = line.slots["dual"], line.slots["orig"]
     assert (dual.ours.mean, dual.ours.seeds, dual.ours.steps) == (89, 4, 1000)
@@ -47,6 +70,9 @@ def test_a_filled_cell_has_mean_std_interval_and_the_papers_number():
     assert dual.ours.interval[0] < 89 < dual.ours.interval[1]
     assert dual.inside is True and orig.inside is False and line.slots["vib"].ours is None
     assert dual.highlight and not orig.highlight
+    gap = found.differences["cube-single-play-v0"]
+    assert (gap.mean, gap.seeds, gap.steps) == (26, (4, 4), 1000) and gap.welch[0] < gap.bootstrap[0] < 26
+    assert "Dual minus Orig on cube-single-play-v0: +26.0 points after 1,000 steps" in typeset.text(found)
     assert found.improvement["orig"][0] == 1.0 and found.average_tasks == 1
     assert found.average.slots["dual"].ours.mean == 89 and found.average.slots["dual"].paper == (89, None)
 
@@ -55,15 +81,25 @@ def test_settings_stand_under_every_form():
     filled = compare.fill("state_gcivl", [record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92))])
     for form in (typeset.text, typeset.markdown, typeset.latex):
         shown = form(filled).replace("\\", "").replace("{,}", ",")
-        for fact in ("steps: 1,000 (paper: 1,000,000)", "seeds: 4 (paper: 8)", "episodes per task: 25 (paper: 50)",
-                     "data: generated, 1,000 episodes (paper: official files)", "MuJoCo: 3.4.0"):
+        for fact in (
+            "steps: 1,000 (paper: 1,000,000)",
+            "seeds: 4 (paper: 8)",
+            "episodes per task: 25 (paper: 50)",
+            "data: generated, 1,000 episodes (paper: official files)",
+            "MuJoCo: 3.4.0",
+        ):
             assert fact in shown, (form.__name__, fact)
     json.dumps(filled.to_dict(), allow_nan=False)
 
 
 def test_rows_of_different_length_are_not_compared():
-    filled = compare.fill("state_gcivl", [record("state_gcivl", "scene-play-v0", "dual", (70, 71), steps=1000),
-                                          record("state_gcivl", "scene-play-v0", "orig", (40, 41), steps=500)])
+    filled = compare.fill(
+        "state_gcivl",
+        [
+            record("state_gcivl", "scene-play-v0", "dual", (70, 71), steps=1000),
+            record("state_gcivl", "scene-play-v0", "orig", (40, 41), steps=500),
+        ],
+    )
     line = next(line for line in filled.lines if line.name == "scene-play-v0")
     assert line.mixed and not any(slot.highlight for slot in line.slots.values())
     assert not filled.improvement and "different numbers of steps" in typeset.text(filled)
@@ -104,15 +140,21 @@ def test_a_record_survives_its_file(tmp_path):
     assert (back.rows, back.seeds, back.settings, back.done) == (given.rows, given.seeds, given.settings, 1000)
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("[]", "not a row file"),
-    ("{", "not a row file"),
-    ('{"format": 1, "table": "nope"}', "unknown table"),
-    ('{"format": 1, "table": "direct", "column": "dual", "task": "cube-single-play-v0"}', "has no task"),
-    ('{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0"}', "no 'rows'"),
-    ('{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0", "rows": [{"seed": 0, "step": 5, '
-     '"task": 1, "success": 3}], "seeds": [0], "steps": 5, "episodes": 1}', "between 0 and 1"),
-])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "not a row file"),
+        ("{", "not a row file"),
+        ('{"format": 1, "table": "nope"}', "unknown table"),
+        ('{"format": 1, "table": "direct", "column": "dual", "task": "cube-single-play-v0"}', "has no task"),
+        ('{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0"}', "no 'rows'"),
+        (
+            '{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0", "rows": [{"seed": 0, '
+            '"step": 5, "task": 1, "success": 3}], "seeds": [0], "steps": 5, "episodes": 1}',
+            "between 0 and 1",
+        ),
+    ],
+)
 def test_a_bad_row_file_is_named_in_one_line(tmp_path, content, message):
     path = tmp_path / "x.json"
     path.write_text(content)

@@ -57,7 +57,8 @@ def test_there_are_276_cells_and_every_one_is_the_papers():
         if rep in ("tra", "byol"):
             assert run["rep"]["flow_gradient"] is True, where  # D5: the paper's setting
         assert (run["steps"], run["batch_size"], run["episodes"]) == (
-            (500_000, 256, 15) if visual else (1_000_000, 1024, 50)), where
+            (500_000, 256, 15) if visual else (1_000_000, 1024, 50)
+        ), where
         assert run["eval_every"] == 100_000 and run["lr"] == 3e-4 and run["tau"] == 0.005, where
         assert run["augment"] == (0.5 if visual else 0.0), where
         assert run["rep"].get("hidden", [512] * 3) == [512] * 3 and run["algo"].get("hidden", [512] * 3) == [512] * 3
@@ -67,8 +68,15 @@ def test_there_are_276_cells_and_every_one_is_the_papers():
 
 def test_gciql_follows_ogbench():
     alphas = {task.family: presets.preset(name, "dual", "gciql").algo.alpha for name, task in tasks.TASKS.items()}
-    assert alphas == {"pointmaze": 0.003, "antmaze": 0.3, "humanoidmaze": 0.1, "antsoccer": 0.1, "cube": 1.0,
-                      "scene": 1.0, "puzzle": 1.0}
+    assert alphas == {
+        "pointmaze": 0.003,
+        "antmaze": 0.3,
+        "humanoidmaze": 0.1,
+        "antsoccer": 0.1,
+        "cube": 1.0,
+        "scene": 1.0,
+        "puzzle": 1.0,
+    }
 
 
 def test_the_released_commands_differ_in_exactly_the_listed_cells():
@@ -93,11 +101,14 @@ def test_overrides_reach_the_run_and_its_parts():
     assert presets.preset("scene-play-v0", "dual", "gcivl", steps=5_000, eval_every=2_500).eval_steps == (2_500, 5_000)
 
 
-@pytest.mark.parametrize(("args", "message"), [
-    (("scene-play-v0", "duel", "gcivl"), "did you mean 'dual'"),
-    (("scene-play-v0", "dual", "gcvil"), "did you mean 'gcivl'"),
-    (("scene-play", "dual", "gcivl"), "did you mean 'scene-play-v0'"),
-])
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("scene-play-v0", "duel", "gcivl"), "did you mean 'dual'"),
+        (("scene-play-v0", "dual", "gcvil"), "did you mean 'gcivl'"),
+        (("scene-play", "dual", "gcivl"), "did you mean 'scene-play-v0'"),
+    ],
+)
 def test_unknown_names_are_one_line(args, message):
     with pytest.raises(errors.UserError, match=message) as caught:
         presets.preset(*args)

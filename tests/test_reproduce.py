@@ -21,11 +21,16 @@ class Trainer:
             raise errors.UserError(f"{run.task}: no data")
         self.calls.append((run, out))
         out.mkdir(parents=True, exist_ok=True)
-        facts = {"run": config.to_dict(run), "id": run.id, "versions": {"mujoco": "3.4.0"}, "dataset": {"source": "made"}}
+        facts = {"run": config.to_dict(run), "id": run.id, "dataset": {"source": "made", "file": "/somewhere/x.npz"}}
         (out / "config.json").write_text(json.dumps(facts))
         success = 0.9 if config.part_name("rep", run.rep) == "dual" else 0.5
-        rows = [{"seed": s, "step": step, "task": t, "episodes": 4, "success": success, "goal_noise": 0.0}
-                for step in run.eval_steps if step <= self.until * run.steps for s in run.seeds for t in range(1, 6)]
+        rows = [
+            {"seed": s, "step": step, "task": t, "episodes": 4, "success": success, "goal_noise": 0.0}
+            for step in run.eval_steps
+            if step <= self.until * run.steps
+            for s in run.seeds
+            for t in range(1, 6)
+        ]
         (out / "eval.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
 
 
@@ -83,8 +88,11 @@ def test_noise_evaluates_the_same_run_again_and_draws_a_figure(tmp_path, monkeyp
 
     def evaluate(path, *, step, goal_noise, seeds, workers):
         asked.append((path, step, goal_noise))
-        return [{"seed": s, "step": step, "task": t, "episodes": 4, "success": 0.3, "goal_noise": goal_noise}
-                for s in seeds for t in range(1, 6)]
+        return [
+            {"seed": s, "step": step, "task": t, "episodes": 4, "success": 0.3, "goal_noise": goal_noise}
+            for s in seeds
+            for t in range(1, 6)
+        ]
 
     monkeypatch.setattr("dualgoal.evaluate.evaluate", evaluate)
     reproduce.reproduce("state_gcivl", out=tmp_path, train=Trainer(), say=quiet, **PART)

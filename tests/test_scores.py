@@ -6,8 +6,17 @@ from dualgoal.scores import scores
 
 
 def row(seed, step, task, success, **more):
-    return {"seed": seed, "step": step, "task": task, "episodes": 10, "successes": round(10 * success),
-            "success": success, "length": 5.0, "goal_noise": 0.0, **more}
+    return {
+        "seed": seed,
+        "step": step,
+        "task": task,
+        "episodes": 10,
+        "successes": round(10 * success),
+        "success": success,
+        "length": 5.0,
+        "goal_noise": 0.0,
+        **more,
+    }
 
 
 def test_last_three_evaluations_mean_over_tasks_one_number_per_seed():

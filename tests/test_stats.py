@@ -62,10 +62,10 @@ def test_difference_matches_scipys_welch_up_to_rounding_down_freedom():
     x, y = rng.normal(88, 3, 4), rng.normal(60, 5, 4)
     found = stats.difference(x, y, rng)
     exact = scipy_stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.95)
-    low, high = found["welch"]
+    low, high = found.welch
     assert low <= exact.low and exact.high <= high and high - low < 1.15 * (exact.high - exact.low)
-    assert found["difference"] == pytest.approx(x.mean() - y.mean())
-    assert stats.difference(x, y[:1], rng)["welch"] is None
+    assert found.mean == pytest.approx(x.mean() - y.mean())
+    assert stats.difference(x, y[:1], rng).welch is None
 
 
 def test_t_quantiles_are_students():
@@ -76,10 +76,19 @@ def test_t_quantiles_are_students():
 
 def test_highlights_reproduce_the_papers_counts():
     paper = json.loads(resources.files("dualgoal").joinpath("paper_results.json").read_text())
-    counts = {t: sum(sum(stats.highlights([m for m, _ in row.values()])) for row in rows.values())
-              for t, rows in paper.items() if t != "fusion"}
-    assert counts == {"state_gcivl": 24, "state_crl": 19, "state_gcfbc": 26, "pixel_gcivl": 9, "parameterization": 20,
-                      "direct": 6}
+    counts = {
+        t: sum(sum(stats.highlights([m for m, _ in row.values()])) for row in rows.values())
+        for t, rows in paper.items()
+        if t != "fusion"
+    }
+    assert counts == {
+        "state_gcivl": 24,
+        "state_crl": 19,
+        "state_gcfbc": 26,
+        "pixel_gcivl": 9,
+        "parameterization": 20,
+        "direct": 6,
+    }
     assert stats.highlights([None, 10.0, 9.5, 9.4]) == [False, True, True, False]
 
 

@@ -6,8 +6,17 @@ import pytest
 
 from dualgoal import config, errors, tables
 
-RUNS = {"state_gcivl": 78, "state_crl": 78, "state_gcfbc": 78, "pixel_gcivl": 42, "fusion": 4, "parameterization": 26,
-        "direct": 12, "noise": 6, "lightsout": 4}
+RUNS = {
+    "state_gcivl": 78,
+    "state_crl": 78,
+    "state_gcfbc": 78,
+    "pixel_gcivl": 42,
+    "fusion": 4,
+    "parameterization": 26,
+    "direct": 12,
+    "noise": 6,
+    "lightsout": 4,
+}
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +81,15 @@ def test_lights_out_is_table_t8(cells):
     assert tables.expand("lightsout", steps=1000)[0].config["eval_every"] == 100
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: tables.expand("state_gcivil"), "did you mean 'state_gcivl'"),
-    (lambda: tables.expand("direct", tasks=["cube-single-play-v0"]), "unknown task"),
-    (lambda: tables.expand("direct", reps=["vib"]), "unknown representation in direct"),
-    (lambda: tables.expand("lightsout", tau=1, lag=True), "option of Lights Out"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tables.expand("state_gcivil"), "did you mean 'state_gcivl'"),
+        (lambda: tables.expand("direct", tasks=["cube-single-play-v0"]), "unknown task"),
+        (lambda: tables.expand("direct", reps=["vib"]), "unknown representation in direct"),
+        (lambda: tables.expand("lightsout", tau=1, lag=True), "option of Lights Out"),
+    ],
+)
 def test_what_a_table_does_not_have_is_said(call, message):
     with pytest.raises(errors.UserError, match=message):
         call()

@@ -57,8 +57,12 @@ class Means:
 
 def of_paper() -> Means:
     """The published means."""
-    return Means({t: {task: {c: m for c, (m, _) in row.items()} for task, row in rows.items()}
-                  for t, rows in tables.paper().items()})
+    return Means(
+        {
+            t: {task: {c: m for c, (m, _) in row.items()} for task, row in rows.items()}
+            for t, rows in tables.paper().items()
+        }
+    )
 
 
 def of_records(records: Iterable[Record]) -> Means:
@@ -102,7 +106,8 @@ def _pixel_best(means: Means) -> Verdict:
     best = [t for t, r in rows.items() if round(r["dual"]) == max(map(round, r.values()))]
     need = len(rows) if len(rows) < 5 else 5
     words = f"best or equal on {len(best)} of {len(rows)}" + f" (not on {', '.join(sorted(set(rows) - set(best)))})" * (
-        len(best) < len(rows))
+        len(best) < len(rows)
+    )
     return Verdict(len(best) >= need, words)
 
 
@@ -146,8 +151,9 @@ def _robust_to_noise(means: Means) -> Verdict:
     if not rows:
         return Verdict(None, "")
     loss = {t: (r["orig"] - r["orig" + NOISY], r["dual"] - r["dual" + NOISY]) for t, r in rows.items()}
-    words = "; ".join("{}: Orig {:.0f} to {:.0f}, Dual {:.0f} to {:.0f}".format(t, *(r[n] for n in names))
-                      for t, r in rows.items())
+    words = "; ".join(
+        "{}: Orig {:.0f} to {:.0f}, Dual {:.0f} to {:.0f}".format(t, *(r[n] for n in names)) for t, r in rows.items()
+    )
     return Verdict(all(dual < orig for orig, dual in loss.values()), words)
 
 
@@ -161,8 +167,10 @@ def _lights_out(means: Means) -> Verdict:
         ends = orig.per_seed().mean(), dual.per_seed().mean()
         areas = np.nanmean(orig.curve()), np.nanmean(dual.curve())
         holds = bool(holds and ends[1] > ends[0] and areas[1] > areas[0])
-        out.append(f"{task}, Orig and Dual: end {ends[0]:.0f} and {ends[1]:.0f}, "
-                   f"mean of the curve {areas[0]:.0f} and {areas[1]:.0f}")
+        out.append(
+            f"{task}, Orig and Dual: end {ends[0]:.0f} and {ends[1]:.0f}, "
+            f"mean of the curve {areas[0]:.0f} and {areas[1]:.0f}"
+        )
     return Verdict(holds, "; ".join(out)) if out else Verdict(None, "")
 
 

@@ -62,6 +62,18 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """How far one column is above another on one task, with two 95 % intervals over seeds."""
+
+    columns: tuple[str, str]
+    mean: float
+    bootstrap: Interval | None
+    welch: Interval | None
+    seeds: tuple[int, int]
+    steps: int
+
+
+@dataclass(frozen=True)
 class Filled:
     """A whole table, ready to be typeset."""
 
@@ -74,6 +86,7 @@ class Filled:
     average_tasks: int
     aggregates: dict[str, Aggregate]
     improvement: dict[str, tuple[float, Interval | None]]  # of Dual over each other column
+    differences: dict[str, Difference]  # by task, between the two columns the table is about
     settings: list[str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,6 +121,7 @@ def fill(name: str, records: Iterable[Record] = (), tasks: Iterable[str] | None 
         len(common) or len(table.tasks),
         aggregates,
         improvement,
+        _differences(table, lines),
         describe(table, used),
     )
 
@@ -226,6 +240,17 @@ def _improvement(common: Common) -> dict[str, tuple[float, Interval | None]]:
         for h, s in columns.items()
         if h != "dual" and not h.endswith(NOISY)
     }
+
+
+def _differences(table: Table, lines: list[Line]) -> dict[str, Difference]:
+    out = {}
+    for line in lines:
+        above, below = (line.slots[name].ours for name in table.contrast)
+        if above and below and not line.mixed:
+            found = stats.difference(np.array(above.scores), np.array(below.scores), np.random.default_rng(0))
+            counts = (above.seeds, below.seeds)
+            out[line.name] = Difference(table.contrast, found.mean, found.bootstrap, found.welch, counts, above.steps)
+    return out
 
 
 def _average(table: Table, common: Common, lines: list[Line]) -> Line:

@@ -45,9 +45,20 @@ def lightsout(task: str, rep: str, **overrides: Any) -> dict[str, Any]:
     Boards have no line in the task table and their representation is not learned, so this is not a `config.Run`.
     """
     paper = {
-        "steps": 1_000_000, "eval_every": 100_000, "batch_size": 1024, "lr": 1e-4, "tau": 0.005, "discount": 0.95,
-        "hidden": [1024] * 4, "goals": [0.2, 0.0, 0.5, 0.3], "anchors": 64, "trajectories": 40_000, "length": 25,
-        "episodes": 15, "success": "state", "seeds": [0, 1, 2, 3],
+        "steps": 1_000_000,
+        "eval_every": 100_000,
+        "batch_size": 1024,
+        "lr": 1e-4,
+        "tau": 0.005,
+        "discount": 0.95,
+        "hidden": [1024] * 4,
+        "goals": [0.2, 0.0, 0.5, 0.3],
+        "anchors": 64,
+        "trajectories": 40_000,
+        "length": 25,
+        "episodes": 15,
+        "success": "state",
+        "seeds": [0, 1, 2, 3],
     }
     given = {k: list(v) if isinstance(v, tuple) else v for k, v in overrides.items()}
     if strange := sorted(set(given) - set(paper)):

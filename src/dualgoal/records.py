@@ -123,5 +123,10 @@ def load_all(folder: Path) -> list[Record]:
 def of_run(cell: tables.Cell, settings: dict[str, Any], rows: Iterable[dict[str, Any]], source: str) -> Record:
     """The record of a run that fills `cell`, restricted to the cell's seeds."""
     kept = tuple(row for row in checked(rows) if row["seed"] in cell.seeds)
+    dataset = settings.get("dataset")
+    if isinstance(dataset, dict) and isinstance(
+        dataset.get("file"), str
+    ):  # a folder of this machine means nothing later
+        settings = settings | {"dataset": dataset | {"file": Path(dataset["file"]).name}}
     steps, episodes = cell.config["steps"], cell.config["episodes"]
     return Record(cell.table, cell.task, cell.column, cell.seeds, steps, episodes, kept, settings, source)

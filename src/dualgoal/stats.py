@@ -5,6 +5,7 @@ explicit generator, so a table built twice is the same table. The highlight rule
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,36 @@ HIGHLIGHT = 0.95
 
 # Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom.
 _T95 = (
-    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
-    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
-    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
+    12.7062,
+    4.3027,
+    3.1824,
+    2.7764,
+    2.5706,
+    2.4469,
+    2.3646,
+    2.3060,
+    2.2622,
+    2.2281,
+    2.2010,
+    2.1788,
+    2.1604,
+    2.1448,
+    2.1314,
+    2.1199,
+    2.1098,
+    2.1009,
+    2.0930,
+    2.0860,
+    2.0796,
+    2.0739,
+    2.0687,
+    2.0639,
+    2.0595,
+    2.0555,
+    2.0518,
+    2.0484,
+    2.0452,
+    2.0423,
 )
 
 
@@ -92,19 +120,25 @@ def improvement_interval(
     return _percentiles(improvement(resample(x, rng, resamples), resample(y, rng, resamples)), level)
 
 
-def difference(
-    x: np.ndarray, y: np.ndarray, rng: np.random.Generator, *, resamples: int = RESAMPLES, level: float = LEVEL
-) -> dict[str, float | Interval | None]:
+class Gap(NamedTuple):
+    """A difference of means and its 95 % intervals; None with fewer than two seeds on either side."""
+
+    mean: float
+    bootstrap: Interval | None
+    welch: Interval | None
+
+
+def difference(x: np.ndarray, y: np.ndarray, rng: np.random.Generator, *, resamples: int = RESAMPLES) -> Gap:
     """Mean of x minus mean of y with two intervals: the bootstrap's, and Welch's, which is honest with four seeds."""
     x, y = np.asarray(x, float), np.asarray(y, float)
     gap = float(x.mean() - y.mean())
     if min(len(x), len(y)) < 2:
-        return {"difference": gap, "bootstrap": None, "welch": None}
+        return Gap(gap, None, None)
     draws = [d.mean(axis=-1) for d in resample([x, y], rng, resamples)]
     a, b = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
     freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1)) if a + b > 0 else len(x) + len(y) - 2
     half = t_quantile(freedom) * float(np.sqrt(a + b))
-    return {"difference": gap, "bootstrap": _percentiles(draws[0] - draws[1], level), "welch": (gap - half, gap + half)}
+    return Gap(gap, _percentiles(draws[0] - draws[1], LEVEL), (gap - half, gap + half))
 
 
 def t_quantile(freedom: float) -> float:

@@ -43,6 +43,7 @@ class Table:
     highlight: bool = True  # the paper marks entries at 95 % of the row's best, except in T3
     average: bool = True  # the paper prints an Average row
     noise: dict[str, float] = field(default_factory=dict)  # goal noise of a second evaluation, by task
+    contrast: tuple[str, str] = ("dual", "orig")  # the two columns whose difference is the table's point
 
     def column(self, name: str) -> Column:
         for column in self.columns:
@@ -83,6 +84,7 @@ TABLES: dict[str, Table] = {
                 Column("early", "Early", "orig", "gcivl", {"rep.fusion": "early"}),
                 Column("late", "Late", "orig", "gcivl", {"rep.fusion": "late"}),
             ),
+            contrast=("early", "late"),
             highlight=False,
             average=False,
         ),
@@ -95,6 +97,7 @@ TABLES: dict[str, Table] = {
                 Column("dual_symmetric", "Symmetric", "dual", "gcivl", {"rep.aggregation": "symmetric"}),
                 Column("dual_inner_product", "Inner product", "dual", "gcivl"),
             ),
+            contrast=("dual_inner_product", "dual_symmetric"),
         ),
         Table(
             "direct",
@@ -105,6 +108,7 @@ TABLES: dict[str, Table] = {
                 Column("dual_direct", "Direct", "dual", "gcivl", {"rep.learner": "ivl", "algo.direct": True}),
                 Column("dual", "Dual", "dual", "gcivl", {"rep.learner": "ivl"}),
             ),
+            contrast=("dual", "dual_direct"),
             average=False,
         ),
         Table(

@@ -46,6 +46,12 @@ def notes(filled: Filled) -> list[str]:
         )
     for name, (p, interval) in filled.improvement.items():
         out.append(f"probability that Dual improves on {filled.headings[name]}: {p:.2f} {span(interval, 2)}")
+    for task, d in filled.differences.items():
+        above, below = (filled.headings[name] for name in d.columns)
+        out.append(
+            f"{above} minus {below} on {task}: {d.mean:+.1f} points after {d.steps:,} steps, 95 % interval "
+            f"{span(d.bootstrap)} by bootstrap, {span(d.welch)} by Welch, {d.seeds[0]} and {d.seeds[1]} seeds"
+        )
     out += filled.settings
     out += [
         f"{line.name}: columns were trained for different numbers of steps and are not compared"
@@ -187,6 +193,8 @@ def _recomputed(name: str) -> str:
         return ""
     entries = {c: [row[c][0] for task, row in rows.items() if task != "average"] for c in rows["average"]}
     means = {c: sum(values) / len(values) for c, values in entries.items()}
-    words = [f"{c} {mean:.1f}" + f" (printed {rows['average'][c][0]})" * (round(mean) != rows["average"][c][0])
-             for c, mean in means.items()]
+    words = [
+        f"{c} {mean:.1f}" + f" (printed {rows['average'][c][0]})" * (round(mean) != rows["average"][c][0])
+        for c, mean in means.items()
+    ]
     return f"\naverages recomputed from the entries: {', '.join(words)}\n"
