@@ -95,7 +95,7 @@ class Policy:
         self.agent, self.run, self.dataset, self.seed, self.step = agent, run, dict(dataset), seed, step
         self.params = jax.tree.map(jax.numpy.asarray, params)
         self._draws = 0
-        self._act = jax.jit(self._act_rows)
+        self._act = jax.jit(self._act_rows, static_argnums=5)
         self._encode = jax.jit(self._encode_rows)
         self._distance = jax.jit(self._distance_rows)
 
@@ -104,7 +104,7 @@ class Policy:
         unless `draw` names one."""
         obs, goal, one = self._rows(obs, goal)
         ids = np.arange(len(obs), dtype=np.uint32)
-        out = self._padded(self._act, obs, goal, ids, np.uint32(self._next(draw)), np.float32(temperature))
+        out = self._padded(self._act, obs, goal, ids, np.uint32(self._next(draw)), float(temperature))
         return out[0] if one else out
 
     def encode(self, goal: Any, draw: int | None = None) -> np.ndarray:
@@ -135,9 +135,9 @@ class Policy:
 
     def act_block(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
         """Actions of several episodes in lockstep; what is random depends on an episode's id and its step only."""
-        return np.asarray(self._act(self.params, obs, goal, ids, np.uint32(step), np.float32(0)))
+        return np.asarray(self._act(self.params, obs, goal, ids, np.uint32(step), 0.0))
 
-    def _act_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array, temperature: Array) -> Array:
+    def _act_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array, temperature: float) -> Array:
         def one(o: Array, g: Array, i: Array) -> Array:
             return self.agent.act(params, o[None], g[None], self._key(i, draw), temperature)[0]
 

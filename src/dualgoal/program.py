@@ -21,6 +21,13 @@ NEVER = np.iinfo(np.int32).max
 Broken = dict[str, Array]  # by loss: the first step at which it was not finite, or NEVER
 
 
+def _in_a_hurry() -> dict[str, Any] | None:
+    """Compiler options for what runs once: on a CPU, optimising it takes longer than the first thousand steps."""
+    if jax.default_backend() != "cpu":
+        return None
+    return {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
 def spread(seeds: int, devices: int) -> int:
     """How many devices to use: the largest number that divides the seeds evenly."""
     return max(n for n in range(1, min(seeds, devices) + 1) if seeds % n == 0)
@@ -38,7 +45,7 @@ class Program:
         self.by_seed = NamedSharding(mesh, PartitionSpec("seed"))
         self.everywhere = NamedSharding(mesh, PartitionSpec())
         self.keys = jax.device_put(jax.vmap(random.key)(jnp.array(seeds, jnp.uint32)), self.by_seed)
-        self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed)
+        self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=_in_a_hurry())
         self._chunk = jax.jit(jax.vmap(self._steps, in_axes=(0, None, 0, None)), donate_argnums=0)
         self._measure = jax.jit(jax.vmap(self._losses, in_axes=(0, None, 0)))
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)

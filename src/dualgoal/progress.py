@@ -80,8 +80,9 @@ class Lines:
         print(text, flush=True)
 
     def advance(self, step: int, busy: str = "") -> None:
+        last = step == self._pace.total and self._pace.step < step
         self._pace.advance(step)
-        if time.monotonic() >= self._next or step == self._pace.total:
+        if time.monotonic() >= self._next or last:
             self._next = time.monotonic() + self._every
             self.say(f"{self._pace}  {busy}".rstrip())
 
