@@ -274,7 +274,7 @@ class Play:
         if self.family != "scene":
             return True
         _, y, z = info["privileged/block_0_pos"]
-        return y < 0.29 and (y > -0.3 or 0.06 <= z <= 0.08)
+        return bool(y < 0.29 and (y > -0.3 or 0.06 <= z <= 0.08))
 
     def _oracles(self, rng: np.random.Generator) -> dict[str, Any]:
         from ogbench.manipspace.oracles.plan.button_plan import ButtonPlanOracle

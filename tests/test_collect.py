@@ -1,0 +1,326 @@
+"""Generated data: repeatable for any number of workers, resumable after a kill, and behaving as section 9 says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dualgoal import collect, collectors, data, envs, render
+from dualgoal.errors import UserError
+
+POINT, CUBE = "pointmaze-medium-navigate-v0", "cube-single-play-v0"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def still(_):
+    """An expert that does nothing, by name, so that it can travel to worker processes."""
+    return np.zeros(8)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    collect.generate(POINT, 12, folder, seed=1, workers=1, progress=False, rows=60)
+    return folder
+
+
+def test_the_files_are_in_the_official_format(made):
+    train, val = data.load(made), data.load(made, split="val")
+    assert (train.episodes, train.rows, val.episodes) == (12, 720, 1)
+    assert train.task == POINT and train.observation_shape == (2,) and train.action_dim == 2
+    with np.load(made / f"{POINT}.npz") as file:
+        kinds = {key: (file[key].dtype.name, file[key].shape) for key in file}
+    assert kinds == {
+        "observations": ("float32", (720, 2)), "actions": ("float32", (720, 2)), "terminals": ("bool", (720,)),
+        "qpos": ("float32", (720, 2)), "qvel": ("float32", (720, 2)),
+    }  # fmt: skip
+    assert np.array_equal(train.ends, np.arange(12) * 60 + 59)
+
+
+def test_the_record_says_how_it_was_made(made):
+    record = json.loads((made / f"{POINT}.json").read_text())
+    assert record["seed"] == 1 and record["collector"] == "direction oracle" and record["counts"]["episodes"] == 13
+    assert set(record["versions"]) == {"mujoco", "ogbench", "dualgoal", "numpy"}
+    assert record["files"][f"{POINT}.npz"]["rows"] == 720
+    train = data.load(made)
+    assert train.provenance["sha256"] == record["files"][f"{POINT}.npz"]["sha256"]
+    assert "shadow_size" not in train.provenance and envs.mismatches(train.provenance) == []
+
+
+def test_another_mujoco_is_warned_about(made, tmp_path):
+    for name, raw in contents(made).items():
+        (tmp_path / name).write_bytes(raw.replace(envs.versions()["mujoco"].encode(), b"3.1.6"))
+    (line,) = envs.mismatches(data.load(tmp_path).provenance)
+    assert "mujoco 3.1.6" in line and f"mujoco {envs.versions()['mujoco']}" in line
+
+
+def test_any_number_of_workers_gives_the_same_bytes(made, tmp_path):
+    collect.generate(POINT, 12, tmp_path, seed=1, workers=2, progress=True, rows=60)
+    assert contents(tmp_path) == contents(made)
+
+
+def test_seeds_differ_and_more_episodes_extend_fewer(made, tmp_path):
+    collect.generate(POINT, 3, tmp_path / "more", seed=1, workers=1, progress=False, rows=60)
+    collect.generate(POINT, 3, tmp_path / "other", seed=2, workers=1, progress=False, rows=60)
+    base, more, other = data.load(made), data.load(tmp_path / "more"), data.load(tmp_path / "other")
+    assert np.array_equal(base.observations[:180], more.observations)
+    assert not np.array_equal(more.observations, other.observations)
+    assert not np.array_equal(more.observations[:60], data.load(made, split="val").observations)
+
+
+def test_manipulation_episodes_do_not_depend_on_what_came_before():
+    before = np.random.get_state()  # noqa: NPY002
+    for task in ("scene-play-v0", "cube-double-play-v0"):
+        one, other = collectors.make(task, None, {}), collectors.make(task, None, {})
+        first, _ = one(np.random.default_rng(5), 40)
+        other(np.random.default_rng(6), 25)
+        again, _ = other(np.random.default_rng(5), 40)
+        assert all(np.array_equal(first[key], again[key]) for key in first), task
+    after = np.random.get_state()  # noqa: NPY002
+    assert np.array_equal(before[1], after[1]) and before[2:] == after[2:]
+
+
+def test_recorded_actions_replay_the_episode():
+    collector = collectors.make(CUBE, None, {})
+    episode, _ = collector(np.random.default_rng(0), 30)
+    env = collector.env
+    envs.give_generator(env, np.random.default_rng(0))
+    obs, _ = env.reset()
+    for expected, action in zip(episode["observations"], episode["actions"], strict=True):
+        assert np.array_equal(obs.astype(np.float32), expected)
+        obs = env.step(action)[0]
+
+
+def test_a_killed_generation_resumes_to_the_same_files(made, tmp_path):
+    code = (
+        "import sys, time\nfrom dualgoal import collect, collectors\n"
+        "slow = collectors.NavigatePoint.__call__\n"
+        "def call(self, rng, rows):\n    time.sleep(0.1)\n    return slow(self, rng, rows)\n"
+        "collectors.NavigatePoint.__call__ = call\n"
+        f"collect.generate({POINT!r}, 12, sys.argv[1], seed=1, workers=1, progress=False, rows=60)\n"
+    )
+    victim = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    parts = tmp_path / f".{POINT}.parts"
+    deadline = time.monotonic() + 60
+    while len(list(parts.glob("train-*.npz"))) < 3:
+        assert victim.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    survived = len(list(parts.glob("train-*.npz")))
+    assert 3 <= survived < 12 and not (tmp_path / f"{POINT}.npz").exists()
+    (parts / "train-000001.npz").write_bytes(b"half a file")  # as a power cut might leave it
+    with pytest.raises(UserError, match="unfinished generation with other settings"):
+        collect.generate(POINT, 12, tmp_path, seed=2, workers=1, progress=False, rows=60)
+    collect.generate(POINT, 12, tmp_path, seed=1, workers=1, progress=False, rows=60)
+    assert contents(tmp_path) == contents(made)
+
+
+def test_a_finished_dataset_is_kept_and_another_is_not_overwritten(made, tmp_path):
+    before = (made / f"{POINT}.npz").stat().st_mtime_ns
+    collect.generate(POINT, 12, made, seed=1, workers=1, progress=False, rows=60)
+    assert (made / f"{POINT}.npz").stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="already there, made in another way"):
+        collect.generate(POINT, 12, made, seed=3, workers=1, progress=False, rows=60)
+
+
+def fails(_):
+    os._exit(3)
+
+
+def test_a_dead_worker_is_one_line(tmp_path):
+    with pytest.raises(UserError, match="ended with code 3; run the same command again"):
+        collect.generate(
+            "antmaze-medium-navigate-v0", 2, tmp_path, workers=2, progress=False, rows=5, expert={"walk": fails}
+        )
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        ("antmaze-medium-navigate-v0", {}, "needs a trained walking policy .walk."),
+        ("antsoccer-arena-navigate-v0", {"expert": {"walk": still}}, "needs a trained walking policy .dribble."),
+        ("antmaze-medium-stitch-v0", {}, "only navigate and play"),
+        ("pointmaze-tiny-navigate-v0", {}, "unknown task"),
+        (POINT, {"rows": 1}, "rows is 1"),
+        (POINT, {"seed": -1}, "seed is -1"),
+        (POINT, {"workers": 0}, "workers is 0"),
+    ],
+)
+def test_what_cannot_be_made_is_said_before_anything_is_written(tmp_path, task, options, message):
+    with pytest.raises(UserError, match=message):
+        collect.generate(task, 2, tmp_path / "out", **{"workers": 1, "progress": False, **options})
+    assert not list(tmp_path.glob("out/*.npz"))
+
+
+def test_point_actions_are_direction_plus_noise_clipped(monkeypatch):
+    steered = []
+    direction = collectors._direction
+
+    def spy(*args):
+        steered.append(direction(*args))
+        return steered[-1]
+
+    monkeypatch.setattr(collectors, "_direction", spy)
+    episode, counts = collectors.make(POINT, None, {})(np.random.default_rng(0), 1001)
+    heading, actions = np.array(steered), episode["actions"]
+    assert np.allclose(np.linalg.norm(heading, axis=1), 1, atol=1e-5)
+    expected = np.clip(heading + np.random.default_rng(1).normal(0, 0.5, (50, *heading.shape)), -1, 1)
+    for measure in (lambda a: np.abs(a) == 1, lambda a: (a - heading) ** 2, lambda a: a * heading):
+        assert abs(measure(actions).mean() - measure(expected).mean()) < 0.03
+    assert counts["goals"] >= 2
+    assert np.array_equal(episode["observations"], episode["qpos"])
+
+
+def test_goals_change_when_reached(monkeypatch):
+    monkeypatch.setattr(collectors, "POINT_NOISE", 0.0)
+    collector = collectors.make(POINT, None, {})
+    episode, counts = collector(np.random.default_rng(3), 400)
+    visited = {collector.maze.cell(xy) for xy in episode["observations"]}
+    assert counts["goals"] >= 2 and len(visited) >= 6
+    speed = np.linalg.norm(np.diff(episode["observations"], axis=0), axis=1)
+    assert 0.19 < np.median(speed) < 0.21
+
+
+def test_cubes_move_and_plans_succeed():
+    episode, counts = collectors.make(CUBE, None, {})(np.random.default_rng(0), 220)
+    cube = episode["qpos"][:, -7:-5]
+    assert np.linalg.norm(cube - cube[0], axis=1).max() > 0.05
+    assert counts["plans/cube"] >= 2 and counts["reached/cube"] >= counts["plans/cube"] - 1
+    assert np.abs(episode["actions"]).max() <= 1 and episode["actions"].dtype == np.float32
+
+
+def test_pressing_a_button_flips_it_and_its_neighbours():
+    episode, counts = collectors.make("puzzle-3x3-play-v0", None, {})(np.random.default_rng(2), 120)
+    flips = np.abs(np.diff(episode["button_states"], axis=0)).sum(axis=1)
+    assert episode["button_states"].dtype == np.int64 and counts["plans/button"] >= 2
+    assert set(flips[flips > 0]) <= {3, 4, 5}
+    assert (flips > 0).sum() >= counts["reached/button"]
+
+
+@pytest.mark.parametrize(
+    ("position", "kept"),
+    [((0.4, 0.1, 0.02), True), ((0.4, 0.29, 0.02), False), ((0.3, -0.3, 0.07), True), ((0.3, -0.3, 0.02), False)],
+)
+def test_spoiled_scene_episodes_are_noticed(position, kept):
+    info = {"privileged/block_0_pos": np.array(position)}
+    assert collectors.Play("scene-play-v0", None)._healthy(info) is kept
+    assert collectors.Play(CUBE, None)._healthy(info)
+
+
+def test_a_spoiled_episode_is_collected_again(monkeypatch):
+    attempts = iter([None, None, ({"observations": np.zeros(1)}, Counter(a=1))])
+    play = collectors.Play("scene-play-v0", None)
+    monkeypatch.setattr(play, "_attempt", lambda rng, rows: next(attempts))
+    _, counts = play(np.random.default_rng(0), 5)
+    assert counts == {"a": 1, "rejected": 2}
+
+
+def test_oracles_take_turns_with_their_own_generators():
+    env = envs.build(CUBE, mode="data_collection")
+    envs.give_generator(env, np.random.default_rng(0))
+    ob, info = env.reset()
+
+    def plan(seed):
+        oracle = collectors.Play(CUBE, env)._oracles(np.random.default_rng(seed))["cube"]
+        return lambda: (oracle.reset(ob, info), oracle._plan.copy())[1]
+
+    a, b, again = plan(0), plan(1), plan(0)
+    first, second = a(), b()
+    third = a()
+    assert np.array_equal(first, again()) and np.array_equal(third, again())
+    assert len({x.tobytes() for x in (first, second, third)}) == 3
+    noise = np.concatenate([np.diff(plan(s)(), axis=0)[:, 3] for s in range(3)])
+    assert noise.std() > 0
+
+
+def test_walkers_are_told_the_state_and_a_unit_direction():
+    seen = []
+
+    def expert(x):
+        seen.append(x)
+        return np.zeros(8)
+
+    collector = collectors.make("antmaze-medium-navigate-v0", None, {"walk": expert})
+    episode, _ = collector(np.random.default_rng(0), 200)
+    inputs = np.array(seen)
+    assert inputs.shape == (200, 29) and inputs.dtype == np.float32
+    assert np.allclose(inputs[:, :27], episode["observations"][:, 2:], atol=1e-6)
+    assert np.allclose(np.linalg.norm(inputs[:, 27:], axis=1), 1, atol=1e-4)
+    assert abs(episode["actions"].std() - 0.2) < 0.02
+    assert episode["observations"].shape == (200, 29)
+
+
+def test_humanoids_are_collected():
+    collector = collectors.make("humanoidmaze-medium-navigate-v0", None, {"walk": lambda x: np.zeros(21)})
+    episode, _ = collector(np.random.default_rng(0), 20)
+    assert episode["observations"].shape == (20, 69) and episode["actions"].shape == (20, 21)
+
+
+def soccer(agent, ball, goal):
+    env = SimpleNamespace(
+        get_agent_ball_xy=lambda: (np.array(agent, float), np.array(ball, float)), cur_goal_xy=np.array(goal, float)
+    )
+    skills = {"walk": lambda x: ("walk", x), "dribble": lambda x: ("dribble", x)}
+    return collectors.Soccer("antsoccer-arena-navigate-v0", env, skills)
+
+
+def test_soccer_walks_to_a_far_ball_and_dribbles_a_near_one():
+    ob = np.arange(42.0)
+    skill, x = soccer((0, 0), (3, 4), (10, 10))._act(ob, None)
+    assert skill == "walk" and x.shape == (29,) and np.allclose(x[-2:], (0.6, 0.8), atol=1e-5)
+    assert np.array_equal(x[:27], np.r_[2:15, 22:36])
+    skill, x = soccer((0, 0), (1, 0), (1, 30))._act(ob, None)
+    assert skill == "dribble" and x.shape == (42,) and np.array_equal(x[:38], np.r_[2:15, 17:42])
+    assert np.allclose(x[-4:], (1, 0, 0, 10)), "a far goal is replaced by a point 10 m from the ball"
+    skill, x = soccer((0, 0), (1, 0), (1, 30))._act(ob, np.array([0.0, -5.0]))
+    assert skill == "walk" and np.allclose(x[-2:], (0, -1), atol=1e-5)
+
+
+def test_soccer_takes_a_detour_when_stuck_and_ends_it_when_there():
+    play, rng, counts = soccer((0, 0), (1, 0), (5, 5)), np.random.default_rng(0), Counter()
+    assert play._detour(np.zeros((150, 2)), None, rng, counts) is None, "not within the first 150 steps"
+    moving = np.linspace(0, 2.1, 151)[:, None] * [1, 0]
+    assert play._detour(np.vstack([np.zeros((50, 2)), moving]), None, rng, counts) is None
+    detour = play._detour(np.zeros((151, 2)), None, rng, counts)
+    assert detour is not None and counts["detours"] == 1
+    assert play._detour(np.zeros((152, 2)), np.array([3.0, 0]), rng, counts) is not None
+    assert play._detour(np.zeros((152, 2)), np.array([0.4, 0]), rng, counts) is None
+
+
+def test_soccer_is_collected():
+    experts = {"walk": lambda x: np.zeros(8), "dribble": lambda x: np.zeros(8)}
+    episode, _ = collectors.make("antsoccer-arena-navigate-v0", None, experts)(np.random.default_rng(0), 30)
+    assert episode["observations"].shape == (30, 42)
+
+
+def test_pixels_are_collected_with_the_recorded_shadow_size(tmp_path):
+    if render.missing().keys() >= {"egl", "osmesa"}:
+        pytest.skip("no headless rendering on this machine")
+    collect.generate("visual-cube-single-play-v0", 1, tmp_path, workers=1, progress=False, rows=2)
+    made = data.load(tmp_path)
+    assert made.pixels and made.observations.dtype == np.uint8 and made.observation_shape == (64, 64, 3)
+    assert made.provenance["shadow_size"] == 512
+    assert envs.mismatches(made.provenance) and not envs.mismatches(made.provenance, 512)
+
+
+def test_visual_walkers_act_on_states(tmp_path):
+    if render.missing().keys() >= {"egl", "osmesa"}:
+        pytest.skip("no headless rendering on this machine")
+    seen = []
+    expert = {"walk": lambda x: (seen.append(x.shape), np.zeros(8))[1]}
+    collect.generate(
+        "visual-antmaze-medium-navigate-v0", 1, tmp_path, workers=1, progress=False, rows=2, expert=expert
+    )
+    assert set(seen) == {(29,)} and data.load(tmp_path).observation_shape == (64, 64, 3)
