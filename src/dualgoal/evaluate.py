@@ -228,6 +228,17 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **one, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
 
 
+def text(rows: Sequence[Row]) -> str:
+    """Rows for people: success in percent, a line per seed and a column per task."""
+    tasks = sorted({row["task"] for row in rows})
+    cell = {(row["seed"], row["task"]): 100 * row["success"] for row in rows}
+    lines = [" seed " + "".join(f"  task {t}" for t in tasks) + "    mean"]
+    for seed in dict.fromkeys(row["seed"] for row in rows):
+        values = [cell[seed, t] for t in tasks]
+        lines.append(f"{seed:>5} " + "".join(f"{v:>8.1f}" for v in [*values, sum(values) / len(values)]))
+    return "\n".join([f"step {rows[0]['step']:,}, {rows[0]['episodes']} episodes per task, success in %", *lines])
+
+
 def evaluate(
     path: str | Path,
     *,

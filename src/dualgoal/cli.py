@@ -1,0 +1,367 @@
+"""The command line: verbs, each one library call. Problems a user can fix are one line and exit status 2.
+
+Heavy parts (JAX, MuJoCo, plots, video) are imported by the verb that needs them, so that help and errors come at once.
+"""
+
+import contextlib
+import functools
+import io
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from dualgoal.errors import UserError, unknown
+
+INTERRUPTED = 130
+
+
+def list_(what: Literal["reps", "algos", "tasks", "tables"], /, json: bool = False) -> None:
+    """What there is: representations, algorithms, tasks or the paper's tables.
+
+    Args:
+        json: Print JSON.
+    """
+    from dualgoal import catalogue
+
+    _print(catalogue.entries(what), json, catalogue.text)
+
+
+def data_generate(
+    task: str,
+    /,
+    episodes: int,
+    out: Path,
+    seed: int = 0,
+    workers: int | None = None,
+    rows: int | None = None,
+    expert: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Make TASK.npz and TASK-val.npz with the scripted collectors; run again after an interruption: resumes.
+
+    Args:
+        episodes: Training episodes; a tenth as many are made for validation.
+        out: Folder for the files.
+        seed: The same seed gives the same bytes, for any number of workers.
+        workers: Processes; default: all cores.
+        rows: Rows of an episode; default: the official number.
+        expert: A walking policy (safetensors) for antmaze, humanoidmaze and antsoccer.
+        quiet: No progress bar.
+    """
+    from dualgoal import collect
+
+    print(collect.generate(task, episodes, out, seed, workers, progress=not quiet, rows=rows, expert=expert))
+
+
+def data_fetch(task: str, /, out: Path | None = None, mirror: tuple[str, ...] = (), quiet: bool = False) -> None:
+    """Download a dataset of the paper, resuming and checking.
+
+    Args:
+        out: Folder; default: the cache.
+        mirror: Address to try first; may be given several.
+        quiet: No progress bar.
+    """
+    from dualgoal import fetch
+
+    print(fetch.fetch(task, out, mirrors=mirror or None, progress=not quiet))
+
+
+def data_info(path: Path, /, json: bool = False, plot: Path | None = None, task: str | None = None) -> None:
+    """Shapes, episodes, ranges and origin of a dataset.
+
+    Args:
+        json: Print JSON.
+        plot: Draw the coverage of a maze into this PNG.
+        task: Which dataset of a folder.
+    """
+    from dualgoal import describe
+
+    _print(describe.info(path, task=task, plot=plot), json, describe.text)
+
+
+def data_import(source: str, /, out: Path, task: str | None = None) -> None:
+    """Bring your own: an npz with other key names, a folder of per-episode npz files, or a Minari dataset.
+
+    Args:
+        out: Folder for the result.
+        task: Name of the dataset; default: from the source.
+    """
+    from dualgoal import importers
+
+    print(importers.import_dataset(source, out, task=task))
+
+
+def eval_(
+    run: Path,
+    /,
+    step: int | None = None,
+    episodes: int | None = None,
+    goal_noise: float | None = None,
+    action_noise: float | None = None,
+    seeds: tuple[int, ...] = (),
+    eval_seed: int = 0,
+    workers: int | None = None,
+    video: bool = False,
+    json: bool = False,
+) -> None:
+    """Evaluate a checkpoint of a run; the same checkpoint gives the same numbers.
+
+    Args:
+        step: Which checkpoint; default: the newest.
+        episodes: Episodes per task; default: the run's.
+        goal_noise: Standard deviation of noise on the goal, drawn once per episode.
+        action_noise: Standard deviation of noise on every action.
+        seeds: Which training seeds; default: all.
+        eval_seed: Another one draws other starts and goals.
+        workers: Processes; default: all cores.
+        video: Film one more episode per task into RUN/videos.
+        json: Print rows as JSON.
+    """
+    from dualgoal import evaluate
+
+    rows = evaluate.evaluate(
+        run, step=step, episodes=episodes, goal_noise=goal_noise, action_noise=action_noise, seeds=seeds or None,
+        eval_seed=eval_seed, workers=workers, video=video,
+    )  # fmt: skip
+    _print(rows, json, evaluate.text)
+
+
+def report(runs: tuple[Path, ...], /, out: Path) -> None:
+    """One self-contained HTML file about one or several runs.
+
+    Args:
+        out: The file to write.
+    """
+    from dualgoal import report as library
+
+    print(library.report(runs, out))
+
+
+def reproduce(
+    table: str,
+    /,
+    dry_run: bool = False,
+    json: bool = False,
+    out: Path = Path("runs"),
+    data: Path | None = None,
+    tasks: tuple[str, ...] = (),
+    reps: tuple[str, ...] = (),
+    seeds: tuple[int, ...] = (),
+    steps: int | None = None,
+    workers: int | None = None,
+    quiet: bool = False,
+) -> None:
+    """A table of the paper as runs: train what is missing, evaluate, print it beside the published numbers.
+
+    Args:
+        dry_run: Only list the runs.
+        json: Print JSON.
+        out: Folder that holds the runs.
+        data: Folder with the datasets; default as for train.
+        tasks: Only these rows.
+        reps: Only these columns.
+        seeds: Other seeds than the paper's number of them.
+        steps: Fewer steps; evaluations keep their number.
+        workers: Evaluation processes.
+        quiet: No progress display.
+    """
+    from dualgoal import reproduce as library
+
+    part: dict[str, Any] = {"tasks": tasks or None, "reps": reps or None, "seeds": seeds or None, "steps": steps}
+    if dry_run:
+        _print(library.dry_run(table, out=out, **part), json, library.text)
+        return
+    done = library.reproduce(table, out=out, data=data, workers=workers, quiet=quiet, **part)
+    print(done.json if json else done.text)
+
+
+def theory(json: bool = False, seed: int = 0, out: Path | None = None) -> None:
+    """Check the theorems exactly on finite processes.
+
+    Args:
+        json: Print JSON.
+        seed: Seed of the random processes.
+        out: Draw the gallery of distance fields into this folder.
+    """
+    from dualgoal import theory as library
+
+    library.main(json=json, seed=seed, out=out)
+
+
+def export(run: Path, /, out: Path, seed: int | None = None, step: int | None = None) -> None:
+    """Goal encoder and policy as safetensors with a JSON of the architecture beside it.
+
+    Args:
+        out: The .safetensors file to write.
+        seed: Training seed; default: the run's first.
+        step: Which checkpoint; default: the newest.
+    """
+    from dualgoal import export as library
+
+    print(library.export(run, out, seed=seed, step=step))
+
+
+def doctor(json: bool = False) -> None:
+    """Versions, devices, rendering, memory and disk; what is missing and the line that fixes it.
+
+    Args:
+        json: Print JSON.
+    """
+    from dualgoal import doctor as library
+
+    _print(library.examine(), json, library.text)
+
+
+def demo(out: Path = Path("demo"), workers: int | None = None) -> None:
+    """Data, training, evaluation and a report on a small maze, in a few minutes.
+
+    Args:
+        out: Folder for everything.
+        workers: Processes for data and evaluation; default: all cores.
+    """
+    from dualgoal import demo as library
+
+    library.demo(out, workers=workers)
+
+
+def bench(json: bool = False, trace: Path | None = None) -> None:
+    """Speed as ratios, measured in one run.
+
+    Args:
+        json: Print JSON.
+        trace: Write a profile into this folder.
+    """
+    from dualgoal import bench as library
+
+    library.main(json=json, trace=trace)
+
+
+def train(args: Sequence[str]) -> None:
+    """Train, evaluate, checkpoint; run the same command again: resumes."""
+    from dualgoal import flags
+    from dualgoal import train as library
+
+    run, extra = flags.parse_train(args, lambda cls, words: parse(cls, words, "train", train.__doc__))
+    out = extra.out or flags.default_out(run)
+    library.train(
+        run, out, data_path=extra.data, workers=extra.workers, track_with=extra.track, video=extra.video,
+        quiet=extra.quiet, pin=extra.pin,
+    )  # fmt: skip
+
+
+VERBS: dict[str, Callable[..., None]] = {
+    "train": train,
+    "eval": eval_,
+    "report": report,
+    "data generate": data_generate,
+    "data fetch": data_fetch,
+    "data info": data_info,
+    "data import": data_import,
+    "reproduce": reproduce,
+    "theory": theory,
+    "export": export,
+    "bench": bench,
+    "doctor": doctor,
+    "demo": demo,
+    "list": list_,
+}
+
+
+def parse(target: Any, args: Sequence[str], verb: str, description: str | None = None) -> Any:
+    """What `args` say: an instance of a class, or a call of a function that is yet to be made.
+
+    Tyro's complaints become one line. Functions are not called here, so that what they print is not caught with it.
+    """
+    import tyro
+
+    said = io.StringIO()
+    pairs_off = (tyro.conf.FlagCreatePairsOff,)
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(target, prog=f"dualgoal {verb}", args=list(args), description=description, config=pairs_off)
+    except SystemExit as end:
+        if end.code in (0, None):
+            raise
+        raise UserError(_one_line(said.getvalue(), verb)) from None
+
+
+def _later(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """The same signature and help, but a call only remembers its arguments."""
+
+    @functools.wraps(function)
+    def remember(*args: Any, **kwargs: Any) -> Callable[[], None]:
+        return functools.partial(function, *args, **kwargs)
+
+    return remember
+
+
+def _one_line(box: str, verb: str) -> str:
+    """The gist of tyro's framed message: its first paragraph, and the flag it thinks was meant."""
+    paragraphs: list[list[str]] = [[]]
+    for line in (raw.strip("│╭╮╰╯ ") for raw in box.splitlines()[1:-1]):
+        if line and set(line) <= {"─"}:
+            paragraphs.append([])
+        else:
+            paragraphs[-1].append(line)
+    gist = " ".join(paragraphs[0])
+    near = [words[1].split()[0] for words in paragraphs[1:] if words[0].startswith("Perhaps you meant")]
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{gist}{hint} (see dualgoal {verb} --help)"
+
+
+def _print(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
+    print(json.dumps(value, indent=1) if as_json else text(value))
+
+
+def usage() -> str:
+    """The list of verbs."""
+    lines = ["usage: dualgoal VERB ...  (dualgoal VERB --help for its options)", ""]
+    lines += [f"  {name:<14} {(verb.__doc__ or '').splitlines()[0]}" for name, verb in VERBS.items()]
+    return "\n".join(lines)
+
+
+def _verb(words: list[str]) -> tuple[str, list[str]]:
+    for size in (2, 1):
+        if " ".join(words[:size]) in VERBS:
+            return " ".join(words[:size]), words[size:]
+    group = [name for name in VERBS if name.split()[0] == words[0]]
+    if group and len(words) == 1 or group and words[1] in ("-h", "--help"):
+        raise UserError(f"{words[0]} needs one of: {', '.join(name.split()[1] for name in group)}")
+    raise unknown("command", " ".join(words[:2]) if group else words[0], VERBS)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    if words[0] == "--version":
+        from dualgoal import __version__
+
+        print(__version__)
+        return 0
+    try:
+        name, rest = _verb(words)
+        if name == "train":
+            train(rest)
+        else:
+            parse(_later(VERBS[name]), rest, name)()
+    except UserError as problem:
+        print(f"dualgoal: {problem}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as stop:
+        print(f"\n{stop or 'stopped'}: dualgoal {shlex.join(words)}", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        return 0
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
