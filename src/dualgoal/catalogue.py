@@ -54,7 +54,8 @@ def _line(entry: Entry) -> str:
         shape = "x".join(map(str, entry["observation_shape"]))
         return (
             f"{entry['name']:<34} observations {shape:<8} actions {entry['action_dim']:<3}"
-            f" discount {entry['discount']:<6} N {entry['dim']:<4} {'needs an expert to generate' if entry['needs_expert'] else ''}"
+            f" discount {entry['discount']:<6} N {entry['dim']:<4}"
+            f" {'needs an expert to generate' if entry['needs_expert'] else ''}"
         ).rstrip()
     size = f"{len(entry['tasks'])} tasks x {len(entry['columns'])} columns x {entry['seeds']} seeds"
     return f"{entry['name']:<17} {entry['label']:<18} {entry['title']:<52} {size}"

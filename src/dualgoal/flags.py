@@ -146,7 +146,7 @@ def _flags(base: Run, chosen: dict[str, str]) -> type:
     """A dataclass with one field per flag."""
     from tyro.conf import Positional, arg
 
-    names = {kind: ", ".join(config.registry(kind)) for kind in ("rep", "algo")}  # type: ignore[arg-type]
+    names = {kind: ", ".join(config.registry(kind)) for kind in ("rep", "algo")}
     task_help = "OGBench task (dualgoal list tasks), or any name with --data"
     fields: list[Any] = [("task", Annotated[Positional[str], arg(metavar="TASK", help=task_help)])]
     for kind, extra in (("rep", ""), ("algo", ", none: a representation alone")):
@@ -157,8 +157,8 @@ def _flags(base: Run, chosen: dict[str, str]) -> type:
         types, texts = typing.get_type_hints(cls), field_docs(cls)
         for f in dataclasses.fields(cls):
             if f.name not in ("task", "rep", "algo"):
-                note = Annotated[types[f.name], arg(help=texts[f.name])]
-                fields.append((f.name, note, dataclasses.field(default=getattr(values, f.name))))
+                typed: Any = Annotated[types[f.name], arg(help=texts[f.name])]
+                fields.append((f.name, typed, dataclasses.field(default=getattr(values, f.name))))
     for kind, part in (("rep", base.rep), ("algo", base.algo)):
         fields.append((kind, type(part), dataclasses.field(default=part)))
     return dataclasses.make_dataclass("Train", fields, frozen=True)

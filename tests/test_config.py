@@ -1,0 +1,90 @@
+"""A run goes to JSON and back without loss, has one id, and is compared field by field."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualgoal import config
+from dualgoal.algos import ALGOS, GCIVL, NONE
+from dualgoal.config import Run, differences, from_dict, to_dict
+from dualgoal.errors import UserError
+from dualgoal.reps import REPS, Dual
+
+RUN = Run("cube-single-play-v0", Dual(dim=64, hidden=(32, 16)), GCIVL(alpha=3.0), seeds=(0, 7), steps=1000)
+
+
+@pytest.mark.parametrize("rep", REPS)
+@pytest.mark.parametrize("algo", [*ALGOS, "none"])
+def test_every_pair_survives_json(rep, algo):
+    run = Run("scene-play-v0", REPS[rep](), {**ALGOS, **NONE}[algo]())
+    again = from_dict(json.loads(json.dumps(to_dict(run))))
+    assert again == run and again.id == run.id
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.floats(1e-6, 1.0, exclude_max=True), st.lists(st.integers(0, 2**31), min_size=1, unique=True),
+    st.integers(1, 10**7), st.booleans(),
+)  # fmt: skip
+def test_values_survive_json(discount, seeds, steps, lag):
+    run = dataclasses.replace(RUN, discount=discount, seeds=tuple(seeds), steps=steps, lag=lag)
+    assert from_dict(json.loads(config.canonical(to_dict(run)))) == run
+
+
+def test_id_changes_with_what_changes_the_result_only():
+    assert dataclasses.replace(RUN, save_every=3).id == RUN.id
+    for change in ({"seeds": (0,)}, {"lr": 1e-3}, {"rep": Dual(dim=65)}, {"algo": GCIVL(alpha=3.1)}, {"episodes": 3}):
+        assert dataclasses.replace(RUN, **change).id != RUN.id
+
+
+def test_differences_name_the_fields():
+    other = dataclasses.replace(RUN, lr=1e-3, rep=Dual(dim=128, hidden=(32, 16)), save_every=5)
+    assert differences(RUN, other) == ["lr: 0.0003 -> 0.001", "rep.dim: 64 -> 128"]
+    assert differences(RUN, RUN) == []
+    assert "rep.name: \"dual\" -> \"orig\"" in differences(RUN, dataclasses.replace(RUN, rep=REPS["orig"]()))
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"steps": 0}, "steps is 0"),
+        ({"seeds": ()}, "seeds are []"),
+        ({"seeds": (1, 1)}, "different integers"),
+        ({"discount": 1.0}, "discount is 1.0"),
+        ({"precision": "float16"}, "unknown precision 'float16'"),
+        ({"goal_noise": -1.0}, "goal_noise is -1.0"),
+    ],
+)
+def test_bad_values_are_refused(change, words):
+    with pytest.raises(UserError, match=words.replace("[", r"\[").replace("]", r"\]")):
+        dataclasses.replace(RUN, **change)
+
+
+@pytest.mark.parametrize(
+    "edit, words",
+    [
+        (lambda d: d["rep"].update(dmi=3), "rep.dmi is not an option of Dual"),
+        (lambda d: d["rep"].update(name="dula"), "did you mean 'dual'"),
+        (lambda d: d.update(steps="many"), "run.steps is 'many'; expected int"),
+        (lambda d: d.update(lag=1), "run.lag is 1; expected bool"),
+        (lambda d: d["algo"].update(hidden=[1, "x"]), "algo.hidden is 'x'"),
+        (lambda d: d.pop("task"), "run.task is missing"),
+        (lambda d: d.update(rep=3), "'rep' is 3"),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_field(edit, words):
+    values = json.loads(json.dumps(to_dict(RUN)))
+    edit(values)
+    with pytest.raises(UserError) as problem:
+        from_dict(values)
+    assert words in str(problem.value) and "\n" not in str(problem.value)
+
+
+def test_evaluation_steps():
+    assert dataclasses.replace(RUN, steps=10, eval_every=4).eval_steps == (4, 8, 10)
+    assert dataclasses.replace(RUN, steps=10, eval_every=0).eval_steps == (10,)
+    assert dataclasses.replace(RUN, steps=10, episodes=0).eval_steps == ()
+    assert dataclasses.replace(RUN, algo=NONE["none"]()).eval_steps == ()
