@@ -61,6 +61,11 @@ def _spec(task: str) -> Any:
     return gymnasium.spec("-".join([*words[:-2], words[-1]]))
 
 
+def check_name(task: str) -> None:
+    """Raise if there is no such task."""
+    _spec(task)
+
+
 def check(task: str) -> None:
     """Raise if a task does not exist or needs rendering that this machine cannot do."""
     _spec(task)

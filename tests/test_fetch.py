@@ -1,0 +1,221 @@
+"""Downloads against a local server that behaves badly in every way we have heard of."""
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from dualgoal import data, fetch, npz
+from dualgoal.errors import UserError
+
+TASK = "pointmaze-medium-navigate-v0"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `files`; `misbehave(request, body, start)` may answer instead and then returns True."""
+
+    daemon_threads = True
+
+    def __init__(self, files: dict[str, bytes]):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files, self.ranges = files, True
+        self.misbehave: Callable[[Handler, bytes, int], bool] = lambda *_: False
+        self.asked: list[tuple[str, int]] = []
+        self.sent = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        name = self.path.rsplit("/", 1)[1]
+        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        self.server.asked.append((name, start))
+        body = self.server.files.get(name)
+        if body is None:
+            self.send_error(404)
+        elif not self.server.misbehave(self, body, start):
+            self.answer(body, start if self.server.ranges else 0)
+
+    def answer(self, body: bytes, start: int, stop: int | None = None):
+        """Announce everything from `start`; send only up to `stop`, then hang up."""
+        if start >= len(body) and start:
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(body)}")
+            self.end_headers()
+            return
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(body) - start))
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+        self.end_headers()
+        self.wfile.write(body[start:stop])
+        self.server.sent += len(body[start:stop])
+        self.close_connection = True
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(fetch, "PAUSE", 0.0)
+    monkeypatch.setattr(fetch, "BLOCK", 1000)
+    rng = np.random.default_rng(0)
+    files = {}
+    for name, rows in ((f"{TASK}.npz", 2000), (f"{TASK}-val.npz", 200)):
+        ends = np.zeros(rows, bool)
+        ends[99::100] = True
+        path = tmp_path / "source"
+        npz.save(path, {
+            "observations": rng.normal(size=(rows, 2)).astype(np.float32),
+            "actions": rng.uniform(-1, 1, (rows, 2)).astype(np.float32), "terminals": ends,
+        })  # fmt: skip
+        files[name] = path.read_bytes()
+    with Server(files) as served:
+        threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
+        yield served
+        served.shutdown()
+
+
+def got(folder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.npz*")}
+
+
+def test_both_files_arrive_and_are_recorded(server, tmp_path):
+    file = fetch.fetch(TASK, tmp_path / "d", mirror=server.url)
+    assert got(tmp_path / "d") == server.files and file.name == f"{TASK}.npz"
+    record = json.loads((tmp_path / "d" / f"{TASK}.json").read_text())
+    assert record["source"] == "downloaded" and set(record["files"]) == set(server.files)
+    loaded = data.load(tmp_path / "d")
+    assert loaded.episodes == 20 and loaded.provenance["sha256"] == npz.sha256(file)
+    asked = len(server.asked)
+    fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+    assert len(server.asked) == asked, "what is there is not asked for again"
+
+
+def test_a_dropped_connection_is_resumed(server, tmp_path):
+    def drop(request, body, start):
+        request.answer(body, start, start + 6000)
+        return True
+
+    server.misbehave = drop
+    fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+    assert got(tmp_path / "d") == server.files
+    starts = [start for name, start in server.asked if name == f"{TASK}.npz"]
+    assert len(starts) > 2 and starts == sorted(starts) and starts[1] == 6000
+    assert server.sent == sum(map(len, server.files.values())), "nothing was sent twice"
+
+
+def test_an_earlier_download_is_continued(server, tmp_path):
+    partial = tmp_path / f"{TASK}.npz.partial"
+    partial.write_bytes(server.files[f"{TASK}.npz"][:5000])
+    fetch.fetch(TASK, tmp_path, mirror=server.url, progress=False)
+    assert (f"{TASK}.npz", 5000) in server.asked and got(tmp_path) == server.files
+
+
+def test_a_download_that_was_whole_but_not_yet_named_is_kept(server, tmp_path):
+    folder = tmp_path / "d"
+    folder.mkdir()
+    (folder / f"{TASK}.npz.partial").write_bytes(server.files[f"{TASK}.npz"])
+    fetch.fetch(TASK, folder, mirror=server.url, progress=False)
+    assert got(folder) == server.files
+
+
+def test_a_server_without_ranges_starts_over(server, tmp_path):
+    server.ranges = False
+    broken = iter([True, False, True, False])
+
+    def drop_once(request, body, start):
+        if next(broken):
+            request.answer(body, 0, 3000)
+            return True
+        return False
+
+    server.misbehave = drop_once
+    fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+    assert got(tmp_path / "d") == server.files
+
+
+def test_errors_that_pass_are_waited_out(server, tmp_path):
+    refusals = iter([500, 503, 429])
+
+    def refuse(request, body, start):
+        code = next(refusals, None)
+        if code:
+            request.send_error(code)
+        return bool(code)
+
+    server.misbehave = refuse
+    fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+    assert got(tmp_path / "d") == server.files
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (lambda request, body, start: request.send_error(404) or True, "HTTP 404"),
+        (lambda request, body, start: request.send_error(500) or True, r"HTTP 500 \(5 attempts\)"),
+        (lambda request, body, start: request.answer(body[:-500], 0) or True, "not a dataset"),
+        (lambda request, body, start: request.answer(b"<html>" * 500, 0) or True, "not a dataset"),
+        (lambda request, body, start: request.answer(body[:4000] + bytes(9) + body[4009:], 0) or True, "not a dataset"),
+        (lambda request, body, start: request.answer(body, 0, 0) or True, "attempts"),
+    ],
+    ids=["404", "500", "short", "another page", "wrong bytes", "hangs up at once"],
+)
+def test_a_hopeless_mirror_is_one_line_and_leaves_no_dataset(server, tmp_path, how, message):
+    server.misbehave = how
+    with pytest.raises(UserError, match=message) as caught:
+        fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+    assert "\n" not in str(caught.value) and server.url in str(caught.value)
+    assert not list((tmp_path / "d").glob("*.npz"))
+
+
+def test_the_next_mirror_is_tried(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("DUALGOAL_MIRRORS", f"{server.url}/nowhere-to-be-found/.. http://127.0.0.1:9 {server.url}/b/")
+    server.misbehave = lambda request, body, start: "/b/" not in request.path and (request.send_error(403) or True)
+    fetch.fetch(TASK, tmp_path / "d", progress=False)
+    assert got(tmp_path / "d") == server.files
+
+
+def test_a_known_digest_is_verified(server, tmp_path):
+    folder = tmp_path / "d"
+    fetch.fetch(TASK, folder, mirror=server.url, progress=False)
+    (folder / f"{TASK}.npz").unlink()
+    changed = tmp_path / "changed.npz"
+    with np.load(folder / f"{TASK}-val.npz") as file:
+        npz.save(changed, dict(file))
+    server.files[f"{TASK}.npz"] = changed.read_bytes()
+    with pytest.raises(UserError, match="SHA-256 is not the known"):
+        fetch.fetch(TASK, folder, mirror=server.url, progress=False)
+    assert not (folder / f"{TASK}.npz").exists()
+
+
+def test_the_folder_comes_from_the_environment(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
+    file = fetch.fetch(TASK, mirror=server.url, progress=False)
+    assert file == tmp_path / "cache" / "datasets" / f"{TASK}.npz"
+    monkeypatch.delenv("DUALGOAL_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setattr("sys.platform", "linux")
+    assert data.cache_folder() == tmp_path / "xdg" / "dualgoal"
+
+
+def test_a_full_disk_is_said_before_downloading(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("dualgoal.validate.free_disk", lambda folder: 100)
+    with pytest.raises(UserError, match="GiB free"):
+        fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+
+
+def test_unknown_tasks_are_not_asked_for(server, tmp_path):
+    with pytest.raises(UserError, match="unknown task 'pointmaze-medum-navigate-v0'; did you mean"):
+        fetch.fetch("pointmaze-medum-navigate-v0", tmp_path, mirror=server.url)
+    assert not server.asked

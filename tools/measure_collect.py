@@ -1,0 +1,187 @@
+"""Measure the collectors: what their data looks like, and what collecting costs beside the bare simulator.
+
+Rates are compared as ratios within one run, the two sides taking turns, so that a busy machine slows both alike:
+
+    python tools/measure_collect.py                 # everything, about ten minutes on two idle cores
+    python tools/measure_collect.py --episodes 4    # quicker statistics
+    python tools/measure_collect.py --only speed    # or: --only data
+"""
+
+import argparse
+import json
+import multiprocessing
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from dualgoal import collectors, envs
+
+FAMILIES = (
+    "pointmaze-medium-navigate-v0", "pointmaze-large-navigate-v0", "cube-single-play-v0", "cube-double-play-v0",
+    "scene-play-v0", "puzzle-3x3-play-v0", "puzzle-4x4-play-v0",
+)  # fmt: skip
+ROWS = 1001
+
+
+def describe(task: str, episodes: int) -> dict[str, Any]:
+    """Statistics of `episodes` full episodes against section 9 of the method."""
+    collector, counts, seen = collectors.make(task, None, {}), Counter[str](), []
+    for k in range(episodes):
+        episode, happened = collector(np.random.default_rng([0, 0, k]), ROWS)
+        counts.update(happened)
+        seen.append((episode, happened))
+    plans = {key.removeprefix("plans/"): n for key, n in counts.items() if key.startswith("plans/")}
+    row: dict[str, Any] = {"task": task, "episodes": episodes, "rows": len(seen[0][0]["actions"])}
+    if plans:
+        row["plans per episode"] = sum(plans.values()) / episodes
+        row["oracle success"] = sum(counts[f"reached/{kind}"] for kind in plans) / sum(plans.values())
+        row["success by kind"] = {kind: round(counts[f"reached/{kind}"] / n, 3) for kind, n in plans.items()}
+        row["rejected"] = counts["rejected"]
+    else:
+        row["goals per episode"] = counts["goals"] / episodes
+        row["episodes without a goal"] = sum(not happened["goals"] for _, happened in seen) / episodes
+    if "cube" in task:
+        row["cube moved"] = float(np.mean([_cube_moved(task, episode) for episode, _ in seen]))
+    if "puzzle" in task or "scene" in task:
+        row["presses of the rarest button"] = _rarest_press([episode for episode, _ in seen])
+    row["actions at the limit"] = float(np.mean([np.abs(e["actions"]) >= 1 for e, _ in seen]))
+    row["action std"] = float(np.std(np.concatenate([e["actions"] for e, _ in seen])))
+    return row
+
+
+def _cube_moved(task: str, episode: dict[str, np.ndarray]) -> bool:
+    """Whether any cube has been carried 5 cm or farther."""
+    cubes = episode["qpos"][:, 14:].reshape(ROWS, -1, 7)[:, :, :2]
+    return bool(np.linalg.norm(cubes - cubes[:1], axis=-1).max() > 0.05)
+
+
+def _rarest_press(episodes: list[dict[str, np.ndarray]]) -> int:
+    """How often the least pressed button went below its switching point in all episodes together."""
+    total: Any = 0
+    for episode in episodes:
+        count = episode["button_states"].shape[1]
+        first = 14 + (7 if episode["qpos"].shape[1] == 25 else 0)  # the scene's cube comes before its buttons
+        joints = episode["qpos"][:, first : first + count]
+        total = total + ((joints[:-1] > -0.02) & (joints[1:] <= -0.02)).sum(axis=0)
+    return int(np.min(total))
+
+
+def collecting_against_replaying(task: str, rounds: int, rows: int) -> dict[str, Any]:
+    """One collector beside the bare environment stepping through the very actions it recorded."""
+    collector = collectors.make(task, None, {})
+    env, spent = collector.env, []  # type: ignore[attr-defined]
+    collector(np.random.default_rng(0), 10)  # the first reset compiles the model
+    for k in range(rounds):
+        begin = time.process_time()
+        episode, _ = collector(np.random.default_rng([1, k]), rows)
+        middle = time.process_time()
+        envs.give_generator(env, np.random.default_rng([1, k]))
+        env.reset()
+        for action in episode["actions"]:
+            env.step(action)
+        spent.append((middle - begin, time.process_time() - middle))
+    return _ratio(f"{task}: collecting / replaying its actions", spent, rows)
+
+
+def collecting_against_random(task: str, rounds: int, rows: int) -> dict[str, Any]:
+    """One collector beside random steps of the bare environment, resets included on both sides."""
+    collector = collectors.make(task, None, {})
+    env, spent = collector.env, []  # type: ignore[attr-defined]
+    collector(np.random.default_rng(0), 10)  # the first reset compiles the model
+    for k in range(rounds):
+        begin = time.process_time()
+        collector(np.random.default_rng([2, k]), rows)
+        middle = time.process_time()
+        envs.give_generator(env, np.random.default_rng([2, k]))
+        env.reset(options={"task_id": 1})
+        for _ in range(rows):
+            env.step(env.action_space.sample())
+        spent.append((middle - begin, time.process_time() - middle))
+    return _ratio(f"{task}: collecting / random steps", spent, rows)
+
+
+def _ratio(what: str, spent: list[tuple[float, float]], rows: int) -> dict[str, Any]:
+    """The median over rounds, so that one disturbed round does not decide."""
+    collecting, bare = np.array(spent).T
+    return {
+        "what": what, "ratio": float(np.median(bare / collecting)),
+        "rows per CPU second": float(np.median(rows / collecting)),
+    }  # fmt: skip
+
+
+def _serve(task: str, rows: int, pipe: Any) -> None:
+    collector = collectors.make(task, None, {})
+    collector(np.random.default_rng(0), 10)  # the first reset compiles the model
+    pipe.send("ready")
+    while (k := pipe.recv()) is not None:
+        begin = time.process_time()
+        collector(np.random.default_rng([3, k]), rows)
+        pipe.send(time.process_time() - begin)
+
+
+def two_workers_against_one(task: str, rounds: int, rows: int) -> dict[str, Any]:
+    """Two collecting processes against one of them alone, taking turns.
+
+    `ratio` compares wall time and needs two idle cores; `ratio of CPU time` counts only what the workers themselves
+    used, so it shows what they cost each other even while something else runs beside them.
+    """
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for _ in range(2):
+        here, there = context.Pipe()
+        process = context.Process(target=_serve, args=(task, rows, there), daemon=True)
+        process.start()
+        pipes.append(here)
+        processes.append(process)
+    for pipe in pipes:
+        pipe.recv()
+    spent: Any = Counter()
+    for k in range(rounds):
+        for name, used in (("one", pipes[k % 2 : k % 2 + 1]), ("two", pipes)):
+            wall, cpu = _timed(used, k)
+            spent.update({name: wall, f"{name} cpu": cpu})
+    for pipe, process in zip(pipes, processes, strict=True):
+        pipe.send(None)
+        process.join()
+    return {
+        "what": f"{task}: two workers / one", "ratio": 2 * spent["one"] / spent["two"],
+        "ratio of CPU time": 4 * spent["one cpu"] / spent["two cpu"],
+        "rows per second": 2 * rounds * rows / spent["two"],
+    }  # fmt: skip
+
+
+def _timed(pipes: list[Any], k: int) -> tuple[float, float]:
+    """Wall time until all have collected an episode, and the CPU time they report."""
+    begin = time.perf_counter()
+    for pipe in pipes:
+        pipe.send(k)
+    cpu = sum(pipe.recv() for pipe in pipes)
+    return time.perf_counter() - begin, cpu
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=20, help="per family, for the statistics")
+    parser.add_argument("--rounds", type=int, default=6, help="per comparison of rates")
+    parser.add_argument("--only", choices=("data", "speed"))
+    options = parser.parse_args()
+    if options.only != "data":
+        point, cube = "pointmaze-medium-navigate-v0", "cube-single-play-v0"
+        show(collecting_against_replaying(cube, 3 * options.rounds, 200))
+        show(collecting_against_random(point, 10 * options.rounds, ROWS))
+        show(two_workers_against_one(cube, options.rounds, 300))
+        show(two_workers_against_one(point, 10 * options.rounds, ROWS))
+    if options.only != "speed":
+        for task in FAMILIES:
+            show(describe(task, options.episodes))
+
+
+def show(row: dict[str, Any]) -> None:
+    rounded = {key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}
+    print(json.dumps(rounded), flush=True)
+
+
+if __name__ == "__main__":
+    main()
