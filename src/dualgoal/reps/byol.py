@@ -38,7 +38,7 @@ class BYOL(Representation):
         return replace(FUTURE_GOALS, own=True, crop=self.crop)
 
     def routes(self, spec, has_value):
-        return self_supervised_routes(self.flow_gradient, has_value)
+        return self_supervised_routes(self.flow_gradient, has_value, spec)
 
     def loss(self, nets, targets, batch, key, spec):
         p_s, p_g = nets["phi"].mean(batch.s), nets["phi"].mean(batch.streams["rep"].g)

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 
 from dualgoal.losses import symmetric_info_nce
 from dualgoal.nets import two_towers
-from dualgoal.types import FUTURE_GOALS, Encoded, Representation, Routes
+from dualgoal.types import FUTURE_GOALS, Encoded, Representation, Routes, Spec
 
 
 @dataclass(frozen=True)
 class TRA(Representation):
     dim: int = 256  # N, size of the embedding
     hidden: tuple[int, ...] = (512, 512, 512)
-    flow_gradient: bool = True  # D5: without a value loss the policy's also trains phi (paper); reference: off
+    flow_gradient: bool = True  # D5, vectors: without a value loss the policy's also trains phi (paper); reference: off
     crop: str = "own"  # D14: own goals are cropped on every batch (reference), or "shared": by the batch's coin
 
     ema = ()
@@ -32,7 +32,7 @@ class TRA(Representation):
         return replace(FUTURE_GOALS, own=True, crop=self.crop)
 
     def routes(self, spec, has_value):
-        return self_supervised_routes(self.flow_gradient, has_value)
+        return self_supervised_routes(self.flow_gradient, has_value, spec)
 
     def loss(self, nets, targets, batch, key, spec):
         u, v = nets["psi"].mean(batch.s), nets["phi"].mean(batch.streams["rep"].g)
@@ -44,7 +44,8 @@ class TRA(Representation):
         return None
 
 
-def self_supervised_routes(flow_gradient: bool, has_value: bool) -> Routes:
-    """Own loss only; without a value loss the policy's may join (D5)."""
-    head = {"own", "actor"} if flow_gradient and not has_value else {"own"}
+def self_supervised_routes(flow_gradient: bool, has_value: bool, spec: Spec) -> Routes:
+    """Own loss only; without a value loss the policy's may join (D5). On images it never does: there the policy's
+    gradient passes through the head to the encoder, as everybody's (D8)."""
+    head = {"own", "actor"} if flow_gradient and not has_value and not spec.pixels else {"own"}
     return Routes(frozenset(head), frozenset({"own", "value", "actor"}))

@@ -1,0 +1,30 @@
+"""Strict numerics for every test: shapes are checked at run time, silent rank promotion is an error, and in the tests of
+the core every warning is one too.
+
+`quick_compile` switches XLA's optimisations off for tests that compile many programs once. Tests of bit-equality do
+without it. It is a property of compilation, not of a process, so both kinds can share a worker.
+"""
+
+import jax
+import pytest
+from jaxtyping import install_import_hook
+
+CHECKED = ["losses", "nets", "encoders", "sampler", "agent", "reps", "algos"]
+install_import_hook([f"dualgoal.{name}" for name in CHECKED], "beartype.beartype")
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+CORE = ("losses", "nets", "encoders", "reps", "algos", "agent", "sampler", "parity", "grid", "docs_new_representation")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem.removeprefix("test_") in CORE:
+            item.add_marker(pytest.mark.filterwarnings("error"))
+
+
+@pytest.fixture(scope="module")
+def quick_compile():
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

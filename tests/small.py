@@ -1,0 +1,52 @@
+"""Small problems and agents that the tests of the core share."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from dualgoal import algos, reps
+from dualgoal.agent import Agent
+from dualgoal.sampler import Data
+from dualgoal.types import Spec
+
+WIDTH = (8,)
+DIM = 8
+
+
+def rep(name: str, hidden=WIDTH, **options):
+    return reps.REPS[name](**({} if name == "orig" else {"hidden": hidden, "dim": DIM}), **options)
+
+
+def algo(name: str, hidden=WIDTH, **options):
+    return algos.ALGOS[name](hidden=hidden, **({"latent": DIM} if name == "crl" else {}), **options)
+
+
+def agent(rep_name: str, algo_name: str, hidden=WIDTH, *, shape=(3,), actions=2, frozen=False, **spec) -> Agent:
+    spec = Spec(shape, actions, **{"batch_size": 4, **spec})
+    return Agent(rep(rep_name, hidden), algo(algo_name, hidden), spec, frozen=frozen)
+
+
+def episodes(lengths) -> tuple[np.ndarray, np.ndarray]:
+    """First and last rows of episodes of these numbers of rows."""
+    ends = np.cumsum(lengths) - 1
+    return ends - np.asarray(lengths) + 1, ends
+
+
+def data(shape=(3,), actions=2, lengths=(12, 20, 9), discrete=False, seed=0) -> Data:
+    """Random observations and actions; images where the shape is one."""
+    rng, rows = np.random.default_rng(seed), sum(lengths)
+    if len(shape) == 3:
+        observations = rng.integers(0, 256, (rows, *shape), np.uint8)
+    else:
+        observations = rng.normal(size=(rows, *shape)).astype(np.float32)
+    a = rng.integers(0, actions, rows, np.int32) if discrete else rng.uniform(-1, 1, (rows, actions)).astype(np.float32)
+    return Data(jnp.asarray(observations), jnp.asarray(a), *index(lengths))
+
+
+def index(lengths) -> tuple:
+    return tuple(jnp.asarray(x, jnp.int32) for x in episodes(lengths))
+
+
+def unobserved(lengths) -> Data:
+    """A dataset of any number of rows that takes no memory: observations of width zero."""
+    rows = sum(lengths)
+    return Data(jnp.zeros((rows, 0)), jnp.zeros((rows, 0)), *index(lengths))

@@ -1,0 +1,210 @@
+"""Every representation with every algorithm, on vectors and on images: a finite update, one trace for many steps, and
+gradients that flow exactly where section 4.7 of the method lets them.
+
+The tables below are that section, typed in by hand. They know nothing of `routes`; each loss is differentiated alone
+and what it moves is compared by module.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import small
+from jax import random
+
+from dualgoal.algos import ALGOS
+from dualgoal.encoders import Impala
+from dualgoal.reps import REPS
+
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
+# Losses: VALUE is everything an algorithm learns values or critics by, POLICY its policy loss, KL the bottleneck's price.
+VALUE_LOSSES = {"gcivl": {"value"}, "crl": {"value"}, "gciql": {"value", "critic"}, "gcfbc": set(), "gcbc": set()}
+
+# What trains each network of a representation on vectors, under an algorithm that has a value loss ...
+VECTORS = {
+    "orig": {},
+    "dual": {"psi": "L_V", "phi": "L_V", "critic": "L_Q"},
+    "vib": {"phi": "VALUE KL"},
+    "vip": {"phi": "L_VIP"},
+    "tra": {"psi": "L_TRA", "phi": "L_TRA"},
+    "byol": {"phi": "L_FWD L_BWD", "forward": "L_FWD", "backward": "L_BWD"},
+}
+# ... and where that differs under one that has none (VIB needs some loss; TRA and BYOL as the paper says, D5).
+VECTORS_NO_VALUE = {
+    "vib": {"phi": "POLICY KL"},
+    "tra": {"psi": "L_TRA", "phi": "L_TRA POLICY"},
+    "byol": {"phi": "L_FWD L_BWD POLICY", "forward": "L_FWD", "backward": "L_BWD"},
+}
+# On images downstream losses pass through the frozen head into the encoders (D8); VIB's head is the exception (D7).
+IMAGES = {
+    "orig": {},
+    "dual": {
+        "psi": "L_V",
+        "phi": "L_V",
+        "critic": "L_Q",
+        "E_s": "L_V L_Q VALUE POLICY",
+        "E_g": "L_V L_Q VALUE POLICY",
+    },
+    "vib": {"phi": "VALUE KL POLICY", "E_s": "VALUE POLICY", "E_g": "VALUE KL"},
+    "vip": {"phi": "L_VIP", "E_s": "L_VIP VALUE POLICY", "E_g": "L_VIP VALUE POLICY"},
+    "tra": {"psi": "L_TRA", "phi": "L_TRA", "E_s": "L_TRA VALUE POLICY", "E_g": "L_TRA VALUE POLICY"},
+    "byol": {
+        "phi": "L_FWD L_BWD",
+        "forward": "L_FWD",
+        "backward": "L_BWD",
+        "E_s": "L_FWD VALUE POLICY",
+        "E_g": "L_BWD VALUE POLICY",
+    },
+}
+IMAGES_NO_VALUE = {"vib": {"phi": "POLICY KL", "E_s": "POLICY", "E_g": "POLICY KL"}}
+# The algorithm's own networks are trained by its own losses and nothing else.
+OWN = {
+    "gcivl": {"value": "value", "actor": "actor"},
+    "crl": {"critic.state": "value", "critic.goal": "value", "actor": "actor"},
+    "gciql": {"value": "value", "critic": "critic", "actor": "actor"},
+    "gcfbc": {"actor": "actor"},
+    "gcbc": {"actor": "actor"},
+}
+# What a representation calls the parts of its loss.
+PARTS = {
+    "dual": {"value_loss": "L_V", "critic_loss": "L_Q"},
+    "byol": {"forward": "L_FWD", "backward": "L_BWD"},
+    "vip": "L_VIP",
+    "tra": "L_TRA",
+}
+
+SHAPES = {"vectors": (3,), "images": (64, 64, 3)}
+PAIRS = [(rep, algo) for rep in REPS for algo in ALGOS]
+
+
+def allowed(rep: str, algo: str, kind: str) -> dict[str, set[str]]:
+    """The network groups that each loss moves, by section 4.7."""
+    values = VALUE_LOSSES[algo]
+    table = dict(VECTORS if kind == "vectors" else IMAGES)
+    if not values:
+        table |= VECTORS_NO_VALUE if kind == "vectors" else IMAGES_NO_VALUE
+    moved: dict[str, set[str]] = {}
+    for group, losses in table[rep].items():
+        for loss in losses.split():
+            for name in {"VALUE": values, "POLICY": {"actor"}}.get(loss, {loss}):
+                moved.setdefault(name, set()).add(group)
+    for net, loss in OWN[algo].items():
+        moved.setdefault(loss, set()).add(f"own {net}")
+        if kind == "images" and rep == "orig":  # heads that read images themselves
+            moved[loss].add(f"own {net} encoder")
+    return moved
+
+
+def groups(params) -> dict[str, list]:
+    """Arrays by network, named as in the tables; image encoders inside a network apart from the rest of it."""
+    found: dict[str, list] = {}
+
+    def visit(prefix, net):
+        if isinstance(net, dict):
+            for name, inner in net.items():
+                visit([*prefix, name], inner)
+            return
+        name = " ".join(x for x in (prefix[0], ".".join(prefix[1:])) if x)
+        for part in jax.tree.leaves(net, is_leaf=lambda x: isinstance(x, Impala)):
+            inside = isinstance(part, Impala) and not isinstance(net, Impala)
+            found.setdefault(name + " encoder" * inside, []).extend(jax.tree.leaves(part))
+
+    for name, net in params["rep"].get("model", {}).items():
+        visit(["", name], net)
+    visit([""], {k: v for k, v in params["rep"].items() if k != "model"})
+    visit(["own"], params["algo"])
+    visit([""], {"E_s": params["encoders"]["state"], "E_g": params["encoders"]["goal"]} if params["encoders"] else {})
+    return found
+
+
+def gradients_by_loss(agent, rep_name: str, state, batch, key, monkeypatch) -> dict[str, dict]:
+    """The gradient of each loss alone. Losses are noted where the two parts return them; the price of a bottleneck is
+    what remains of the total."""
+    noted: dict = {}
+    own_loss, algo_losses = type(agent.rep).loss, type(agent.algo).losses
+
+    def note_rep(self, *args):
+        loss, info = own_loss(self, *args)
+        parts = PARTS[rep_name]
+        noted.update({parts: loss} if isinstance(parts, str) else {name: info[key] for key, name in parts.items()})
+        return loss, info
+
+    def note_algo(self, *args):
+        terms = algo_losses(self, *args)
+        noted.update({name: loss for name, (loss, _) in terms.items()})
+        return terms
+
+    monkeypatch.setattr(type(agent.rep), "loss", note_rep)
+    monkeypatch.setattr(type(agent.algo), "losses", note_algo)
+
+    def all_losses(params):
+        noted.clear()
+        total, _ = agent.losses(params, state.targets, batch, key)
+        return {**noted, "KL": total - sum(noted.values())}
+
+    values, pull = jax.vjp(all_losses, state.params)
+    assert all(np.isfinite(x) for x in values.values())
+    zeros = {name: jnp.zeros(()) for name in values}
+    return {name: pull({**zeros, name: jnp.ones(())})[0] for name in values}
+
+
+def moved_groups(tree) -> set[str]:
+    return {name for name, leaves in groups(tree).items() if any(np.asarray(x).any() for x in leaves)}
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize(("rep", "algo"), PAIRS)
+def test_each_loss_moves_exactly_what_it_may(rep, algo, kind, monkeypatch):
+    agent, data = small.agent(rep, algo, shape=SHAPES[kind]), small.data(SHAPES[kind])
+    state, key = agent.init(random.key(0)), random.key(1)
+    batch = agent.sample(data, key, 0)
+    found = {
+        loss: moved_groups(gradient)
+        for loss, gradient in gradients_by_loss(agent, rep, state, batch, key, monkeypatch).items()
+    }
+    table = allowed(rep, algo, kind)
+    assert found == {loss: table.get(loss, set()) for loss in found}
+    assert set(found) >= set(table)
+    assert set().union(*table.values()) == set(groups(state.params)), "every network is trained by some loss"
+
+
+@pytest.mark.parametrize(("rep", "algo"), PAIRS)
+def test_update_on_vectors(rep, algo):
+    """Compiled: finite, traced once for many steps, and every network moves."""
+    agent, data = small.agent(rep, algo), small.data()
+    traces = []
+
+    def counted(state, data, key):
+        traces.append(1)
+        return agent.update(state, data, key)
+
+    step, start = jax.jit(counted), agent.init(random.key(0))
+    state = start
+    for _ in range(4):
+        state, info = step(state, data, random.key(1))
+    assert len(traces) == 1
+    assert int(state.step) == 4
+    check_finite_and_moved(start, state, info)
+
+
+@pytest.mark.parametrize(("rep", "algo"), PAIRS)
+def test_update_on_images(rep, algo):
+    """Run eagerly, because compiling thirty of these takes minutes. That jit would trace it once for any number of
+    steps is shown by the abstract state: what comes out is what went in, so the second call meets the first's cache."""
+    agent, data = small.agent(rep, algo, shape=SHAPES["images"]), small.data(SHAPES["images"])
+    start, key = agent.init(random.key(0)), random.key(1)
+    traced = jax.jit(agent.update).trace(start, data, key)
+    after, _ = traced.out_info
+    assert jax.tree.structure(after) == jax.tree.structure(start)
+    for before, then in zip(jax.tree.leaves(start), jax.tree.leaves(after), strict=True):
+        assert (before.shape, before.dtype, before.weak_type) == (then.shape, then.dtype, then.weak_type)
+    check_finite_and_moved(start, *agent.update(start, data, key))
+
+
+def check_finite_and_moved(start, state, info):
+    for x in jax.tree.leaves((eqx.filter(state, eqx.is_inexact_array), info)):
+        assert np.isfinite(x).all()
+    difference = jax.tree.map(lambda a, b: a - b, state.params, start.params)
+    assert moved_groups(difference) == set(groups(start.params))
