@@ -299,7 +299,7 @@ def describe(table: Table, records: Iterable[Record]) -> list[str]:
     records = list(records)
     if not records:
         return []
-    paper = tables.expand(table.name)[0].config
+    paper = tables.expand(table.name, tasks=table.tasks[:1], reps=[table.columns[0].name])[0].config
     facts = [
         ("steps", {f"{r.done:,}" for r in records}, f"{paper['steps']:,}"),
         ("seeds", {str(len(r.seeds)) for r in records}, str(table.seeds)),

@@ -5,6 +5,7 @@ field. Nothing here touches arrays, so a configuration can be read on a machine 
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -189,6 +190,7 @@ def _required(field: "dataclasses.Field[Any]") -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
+@functools.cache
 def _types(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 

@@ -45,7 +45,7 @@ def collect(runs: str | Path, into: str | Path, say: Callable[[str], None] = pri
     written = []
     for path in sorted(p.parent for p in Path(runs).rglob("config.json")):
         try:
-            found = [reproduce.record(reproduce.Job(cell, path, "")) for cell in _cells_of(path)]
+            found = [reproduce.record(reproduce.Job(cell, path, "")) for cell in cells_of(path)]
         except (UserError, KeyError, TypeError, ValueError) as error:
             say(f"{path}: left out: {error}")
             continue
@@ -56,7 +56,7 @@ def collect(runs: str | Path, into: str | Path, say: Callable[[str], None] = pri
     return written
 
 
-def _cells_of(path: Path) -> list[Cell]:
+def cells_of(path: Path) -> list[Cell]:
     """The cells a run fills: the first table that has it, and the noise figure if it was evaluated with noise."""
     values = store.read_config(path)["run"]
     given = {name: values[name] for name in REDUCIBLE if name in values}

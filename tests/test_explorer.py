@@ -1,0 +1,110 @@
+"""The distance table against policies whose distances are known, and one trained for a few steps."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dualgoal import envs, explorer
+from dualgoal.errors import UserError
+
+MEDIUM = "pointmaze-medium-navigate-v0"
+
+
+class Known:
+    """A policy of the explorer's interface whose distance is any function of two rows."""
+
+    def __init__(self, task, shape, distance, file=None):
+        self.run, self.seed, self.step = SimpleNamespace(task=task, id="abc"), 0, 7
+        self.dataset = {"observation_shape": list(shape)} | ({"file": str(file)} if file else {})
+        self._one = distance
+
+    def distance(self, obs, goal):
+        obs, goal = np.broadcast_arrays(obs, goal)
+        return np.array([self._one(o, g) for o, g in zip(obs, goal, strict=True)])
+
+
+def use(monkeypatch, policy):
+    monkeypatch.setattr("dualgoal.policy.load", lambda path, seed=None: policy)
+
+
+def steps_between(maze, a, b):
+    return float(maze.distances(maze.cell(b))[maze.cell(a)])
+
+
+def test_a_maze_without_its_data_is_shown_on_a_grid_and_exact_distances_correlate(monkeypatch, tmp_path):
+    maze = envs.maze(MEDIUM)
+    use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: 20 * steps_between(maze, o, g)))
+    table = explorer.explore(tmp_path, states=120, goals=8)
+    assert explorer.valid(json.loads(json.dumps(table, allow_nan=False)))
+    assert table["kind"] == "maze" and table["correlation"] == pytest.approx(1) and len(table["goals"]) == 8
+    assert all(maze.free(maze.cell(point)) for point in table["points"])
+    assert len(table["walls"]) == int(maze.walls.sum()) and table["correlations"] == [1.0] * 8
+    assert table["profile"][3] == [3.0, 60.0, 60.0, 60.0]
+    g = table["goals"][2]
+    assert table["learned"][2][g] == 0 and table["exact"][2][g] == 0
+
+
+def test_a_wrong_distance_does_not_correlate(monkeypatch, tmp_path):
+    maze = envs.maze(MEDIUM)
+    use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: -steps_between(maze, o, g)))
+    assert explorer.explore(tmp_path, states=60, goals=5)["correlation"] == pytest.approx(-1)
+
+
+def test_manipulation_is_embedded_by_its_distances(monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = 300
+    ring = rng.uniform(0, 2 * np.pi, rows)
+    observations = np.stack([np.cos(ring), np.sin(ring), *rng.normal(size=(26, rows))], axis=1).astype(np.float32)
+    file = tmp_path / "cube-single-play-v0.npz"
+    terminals = np.arange(rows) % 100 == 99
+    np.savez_compressed(file, observations=observations, actions=np.zeros((rows, 5), np.float32), terminals=terminals)
+    use(monkeypatch, Known("cube-single-play-v0", (28,), lambda o, g: float(np.linalg.norm(o[:2] - g[:2])), file))
+    table = explorer.explore(tmp_path, states=100, goals=20)
+    assert table["kind"] == "embedding" and table["exact"] is None and "correlation" not in table
+    points = np.array(table["points"])
+    radius = np.linalg.norm(points, axis=1)
+    assert radius.std() < 0.25 * radius.mean()  # a circle of states comes out as a circle
+
+
+def test_without_data_manipulation_says_what_to_give(monkeypatch, tmp_path):
+    use(monkeypatch, Known("cube-single-play-v0", (28,), lambda o, g: 0.0))
+    with pytest.raises(UserError, match="give --data"):
+        explorer.explore(tmp_path)
+
+
+def test_infinite_distances_become_gaps(monkeypatch, tmp_path):
+    use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: np.inf if o[0] > 10 else 1.0))
+    table = explorer.explore(tmp_path, states=60, goals=4)
+    assert any(None in row for row in table["learned"])
+    json.dumps(table, allow_nan=False)
+
+
+def test_the_kept_table_serves_until_there_is_a_newer_checkpoint(monkeypatch, tmp_path):
+    maze = envs.maze(MEDIUM)
+    use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: steps_between(maze, o, g)))
+    explorer.save(tmp_path, states=40, goals=3)
+    assert explorer.kept(tmp_path)["step"] == 7
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step-000000008.json").write_text("{}")
+    assert explorer.kept(tmp_path) is None
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda t: t.pop("points"),
+    lambda t: t.update(goals=[99999]),
+    lambda t: t["learned"].pop(),
+    lambda t: t["points"][0].append(3),
+    lambda t: t.update(kind="<script>"),
+    lambda t: t["learned"][0].__setitem__(0, "x"),
+    lambda t: t.update(walls=[["x", 0, 1]]),
+    lambda t: t.update(correlation="high"),
+    lambda t: t.update(walls=5, profile=7),
+])  # fmt: skip
+def test_a_foreign_table_is_not_shown(spoil):
+    table = {"format": 1, "kind": "maze", "seed": 0, "step": 1, "points": [[0, 0], [1, 1]], "goals": [0], "exact": None,
+             "learned": [[0, 1]], "walls": [[0, 0, 4]], "cell": 4.0}  # fmt: skip
+    assert explorer.valid(table)
+    spoil(table)
+    assert not explorer.valid(table)

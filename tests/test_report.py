@@ -1,0 +1,221 @@
+"""The report of made-up run directories: what is in the page, what hostile strings cannot do, and the page at work in a
+real browser: it loads without a word, tables sort, pointing at a goal changes the colours, keys do too."""
+
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+
+import chromium
+from dualgoal import config, explorer, presets, report
+from dualgoal.errors import UserError
+
+TASK = "pointmaze-medium-navigate-v0"
+HOSTILE = "<script>alert('x')</script>\"&amp;"
+
+
+def distances(states=40, goals=9):
+    """A table as `explorer.explore` makes it: states on a circle, distances along it."""
+    angle = np.linspace(0, 2 * np.pi, states, endpoint=False)
+    chosen = np.arange(goals) * (states // goals)
+    along = np.abs((angle[chosen][:, None] - angle + np.pi) % (2 * np.pi) - np.pi)
+    exact = np.round(along * 3)
+    points = 10 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    table = {"format": 1, "run": "abc", "task": TASK, "seed": 0, "step": 100, "kind": "maze", "cell": 4.0}
+    table |= {"points": points.round(3).tolist(), "goals": chosen.tolist(), "learned": (20 * along).round(1).tolist()}
+    table |= {"exact": exact.astype(int).tolist(), "walls": [[-2.0, -2.0, 4.0]]}
+    return table | explorer.compare(20 * along, exact)
+
+
+def make_run(path, rep="dual", success=(0.5, 0.9), table=True, steps=1000, **options):
+    """A run directory without checkpoints, of two seeds."""
+    run = presets.preset(TASK, rep, "gcivl", seeds=(0, 1), steps=steps, episodes=10, **options)
+    (path / "videos").mkdir(parents=True)
+    facts = {"versions": {"mujoco": "3.4.0"}, "git": "0123abc", "hardware": {"device": "cpu"}}
+    facts |= {"dataset": {"source": "generated", "episodes": 60, "sha256": "ab" * 32}}
+    (path / "config.json").write_text(json.dumps({"run": config.to_dict(run), "id": run.id, **facts}))
+    rows = [
+        {"seed": s, "step": step, "task": t, "success": min(1, success[0] + (success[1] - success[0]) * step / steps)}
+        for step in run.eval_steps
+        for s in (0, 1)
+        for t in range(1, 6)
+    ]
+    (path / "eval.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    losses = [{"step": s, "seed": 0, "split": "train", "rep/loss": 1 / s} for s in range(100, steps + 1, 100)]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in losses))
+    if table:
+        (path / "distances.json").write_text(json.dumps(distances()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    runs = [make_run(folder / "a"), make_run(folder / "b", "orig", (0.1, 0.3), table=False)]
+    (runs[0] / "videos" / "step-000001000-seed-0-task-1.mp4").write_bytes(b"not really a film")
+    (folder / "c").mkdir()
+    (folder / "c" / "notes.txt").write_text("x")
+    return report.report([*runs, folder / "c"], folder / "out" / "report.html", title=f"A {HOSTILE} title")
+
+
+def test_the_page_holds_what_was_run(page_file):
+    page = page_file.read_text()
+    for words in ("dual + gcivl", "orig + gcivl", TASK, "86 ± 0", "Learned", "0123abc", "goal 5", "rep/loss", "76 ± 7"):
+        assert words in page, words
+    assert 'class="differs"' in page and 'class="same"' in page
+    assert base64.b64encode(b"not really a film").decode() in page
+    assert "Dual minus Orig" in page  # both runs are cells of state_gcivl
+
+
+def test_what_was_left_out_is_said(page_file):
+    aside = re.search("<aside.*?</aside>", page_file.read_text(), re.S)[0]
+    assert "c: no config.json: not a run directory" in aside
+    assert "b: no distance explorer:" in aside
+
+
+def test_the_page_needs_nothing_from_outside(page_file):
+    page = page_file.read_text()
+    without_data = re.sub(r'src="data:[^"]*"', "", page)
+    assert not re.search(r"""(?:src|href)=["'](?!#)""", without_data)
+    assert "http://" not in without_data.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
+    assert "url(" not in page and "@import" not in page and "default-src 'none'" in page.replace("&#x27;", "'")
+
+
+def test_user_strings_are_escaped(tmp_path):
+    path = make_run(tmp_path / "<img src=x onerror=alert(1)>")
+    content = json.loads((path / "config.json").read_text())
+    content["run"]["task"] = HOSTILE
+    content["run"]["rep"][HOSTILE] = HOSTILE
+    content["git"] = HOSTILE
+    (path / "config.json").write_text(json.dumps(content))
+    (path / HOSTILE.replace("/", "_")).write_text("foreign")
+    page = report.report([path], tmp_path / "r.html", title=HOSTILE).read_text()
+    assert "<script>alert" not in page and "<img" not in page
+    assert page.count("</script>") == page.count("<script") == 2
+
+
+def test_broken_directories_give_a_page_and_no_traceback(tmp_path):
+    whole = make_run(tmp_path / "whole")
+    for name, spoil in {
+        "empty": lambda p: [f.unlink() for f in p.iterdir() if f.is_file()],
+        "half": lambda p: (p / "eval.jsonl").write_bytes((p / "eval.jsonl").read_bytes()[:333]),
+        "foreign": lambda p: (p / "config.json").write_text('{"run": {"task": 7, "rep": [], "algo": null}}'),
+        "distances": lambda p: (p / "distances.json").write_text('{"format": 1, "points": "many"}'),
+        "config": lambda p: (p / "config.json").write_bytes(b"\xff\xfe"),
+    }.items():
+        spoil(make_run(tmp_path / name))
+    page = report.report([tmp_path], tmp_path / "r.html").read_text()
+    more = report.report([whole, tmp_path / "empty", tmp_path / "nowhere", tmp_path / "r.html"], tmp_path / "q.html")
+    assert "left out (not a complete row)" in page and "config.json cannot be read" in page
+    assert "no such directory" in more.read_text() and "not a directory" in more.read_text()
+    nothing = report.report([tmp_path / "nowhere"], tmp_path / "n.html").read_text()
+    assert "No run could be read." in nothing
+    with pytest.raises(UserError, match="no run to report on"):
+        report.report([], tmp_path / "x.html")
+
+
+def test_building_twice_gives_the_same_page(tmp_path):
+    run = make_run(tmp_path / "run")
+    first, second = (report.report([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
+    assert first == second
+
+
+# In a browser ---------------------------------------------------------------------------------------------------------
+
+needs_browser = pytest.mark.skipif(chromium.program() is None, reason="no Chromium on this machine (apt: chromium)")
+COLOURS = """[...document.querySelectorAll('#explorer-0 svg.pick')].map(
+    (svg) => [...svg.querySelectorAll('.state')].map((state) => state.getAttribute('fill')))"""
+
+
+@pytest.fixture(scope="module")
+def page(page_file, tmp_path_factory):
+    with chromium.Page(tmp_path_factory.mktemp("profile")) as browser:
+        browser.open(page_file)
+        yield browser
+
+
+@needs_browser
+def test_the_page_loads_without_a_complaint_or_a_request(page, page_file):
+    assert page.complaints == []
+    assert {url for url in page.requests if not url.startswith("data:")} == {page_file.resolve().as_uri()}
+
+
+@needs_browser
+def test_a_table_sorts_up_and_down(page):
+    column = "[...document.querySelectorAll('#results tbody tr')].map(r => r.cells[1].textContent)"
+    click = "document.querySelectorAll('#results th button')[4].click()"
+    page.run(click)
+    assert page.run(column) == ["orig + gcivl", "dual + gcivl"]
+    assert page.run("document.querySelectorAll('#results th')[4].getAttribute('aria-sort')") == "ascending"
+    page.run(click)
+    assert page.run(column) == ["dual + gcivl", "orig + gcivl"]
+
+
+@needs_browser
+def test_pointing_at_a_goal_changes_the_colours(page):
+    before = page.run(COLOURS)
+    assert len(before) == 2 and len(set(before[0])) > 10  # learned beside exact, each with many colours
+    page.run("document.querySelector('#explorer-0').scrollIntoView()")
+    box = page.run("(() => { const b = document.querySelector('#explorer-0 svg.pick').getBoundingClientRect();"
+                   " return [b.left, b.top, b.width, b.height] })()")  # fmt: skip
+    page.mouse(box[0] + 0.1 * box[2], box[1] + 0.5 * box[3])
+    after = page.run(COLOURS)
+    assert after[0] != before[0] and after[1] != before[1]
+    words = page.run("document.querySelector('#explorer-0 .said').textContent")
+    goal = int(re.match(r"Goal (\d+) of 9", words)[1]) - 1
+    chosen = distances()["goals"][goal]
+    assert after[0][chosen] == "rgb(47, 37, 96)"  # the goal itself is the nearest colour
+    assert "Rank correlation with the shortest path: 1.00" in words
+
+
+@needs_browser
+def test_the_explorer_works_by_keyboard(page):
+    page.run("document.querySelector('#explorer-0 svg.pick').focus()")
+    before = page.run(COLOURS)
+    page.key("ArrowRight")
+    middle = page.run(COLOURS)
+    page.key("End")
+    after = page.run(COLOURS)
+    assert before != middle and middle != after
+    slider = "document.querySelector('#explorer-0 input')"
+    assert page.run(f"{slider}.value") == "8" and "Goal 9 of 9" in page.run(f"{slider}.getAttribute('aria-valuetext')")
+    page.run(f"{slider}.focus(); {slider}.value = 2; {slider}.dispatchEvent(new Event('input'))")
+    assert "Goal 3 of 9" in page.run("document.querySelector('#explorer-0 .said').textContent")
+
+
+@needs_browser
+def test_every_picture_has_a_text_alternative(page):
+    pictures = "[...document.querySelectorAll('svg:not([aria-hidden]), video')]"
+    assert page.run(f"{pictures}.length") > 5
+    assert page.run(f"{pictures}.filter((e) => !e.getAttribute('aria-label')).length") == 0
+    assert page.run("document.documentElement.lang") == "en"
+
+
+@needs_browser
+def test_only_what_differs_can_be_shown(page):
+    count = "[...document.querySelectorAll('#settings tbody tr')].filter(r => r.offsetParent).length"
+    everything = page.run(count)
+    page.run("document.getElementById('only-differences').click()")
+    fewer = page.run(count)
+    page.run("document.getElementById('only-differences').click()")
+    assert 0 < fewer < everything and page.run(count) == everything
+
+
+@needs_browser
+def test_it_fits_a_phone_prints_and_respects_the_dark(page):
+    light = page.run("getComputedStyle(document.body).backgroundColor")
+    page.size(375, 800, mobile=True)
+    assert page.run("document.documentElement.scrollWidth") <= 375
+    page.size(1200, 900)
+    assert page.pdf().startswith(b"%PDF")
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    dark = page.run("getComputedStyle(document.body).backgroundColor")
+    assert light != dark and page.complaints == []
+
+
+@needs_browser
+def test_hostile_strings_stay_strings(page):
+    assert page.run("document.querySelector('h1').textContent") == f"A {HOSTILE} title"
+    assert page.run("document.querySelectorAll('h1 script').length") == 0
