@@ -1,0 +1,199 @@
+"""Own data: other names, other layouts, other libraries, all ending in the same two files."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dualgoal import data, importers
+from dualgoal.errors import UserError
+
+LENGTHS = (4, 6, 3, 5)
+
+
+def episodes(dim=3, lengths=LENGTHS, extra=0):
+    rng = np.random.default_rng(0)
+    return [
+        (rng.normal(size=(n + extra, dim)).astype(np.float32), rng.uniform(-1, 1, (n, 2)).astype(np.float32))
+        for n in lengths
+    ]
+
+
+def flat(made, **names):
+    ends = np.concatenate([np.arange(len(actions)) == len(actions) - 1 for _, actions in made])
+    content = {
+        "observations": np.concatenate([o for o, _ in made]), "actions": np.concatenate([a for _, a in made]),
+        "terminals": ends,
+    }  # fmt: skip
+    return {names.get(key, key): value for key, value in content.items()}
+
+
+def both(folder, name="own"):
+    return data.load(folder, name), data.load(folder, name, split="val")
+
+
+def test_other_key_names_are_recognised(tmp_path):
+    made = episodes()
+    np.savez(tmp_path / "own.npz", **flat(made, observations="obs", actions="Action", terminals="dones"))
+    file = importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    train, val = both(tmp_path / "out")
+    assert file == tmp_path / "out" / "own.npz" and (train.episodes, val.episodes) == (3, 1)
+    assert np.array_equal(train.observations, np.concatenate([o for o, _ in made[:3]]))
+    assert np.array_equal(val.actions, made[3][1])
+    record = json.loads((tmp_path / "out" / "own.json").read_text())
+    assert record["source"] == "imported" and record["keys"]["observations"] == "obs"
+
+
+def test_strange_names_are_given_by_hand(tmp_path):
+    np.savez(tmp_path / "own.npz", **flat(episodes(), observations="x", terminals="stop"))
+    with pytest.raises(UserError, match=r"own.npz: no array looks like observations .*--key observations=NAME"):
+        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    with pytest.raises(UserError, match="no array 'y' to use as observations"):
+        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"observations": "y"})
+    with pytest.raises(UserError, match="no key is called 'goals'"):
+        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"goals": "y"})
+    keys = {"observations": "x", "terminals": "stop"}
+    importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=keys, name="mine")
+    assert both(tmp_path / "out", "mine")[0].rows == sum(LENGTHS[:3])
+
+
+def test_transitions_get_their_last_state_back(tmp_path):
+    made = episodes(extra=1)
+    content = {
+        "observations": np.concatenate([o[:-1] for o, _ in made]),
+        "next_observations": np.concatenate([o[1:] for o, _ in made]),
+        "actions": np.concatenate([a for _, a in made]),
+        "terminals": np.zeros(sum(LENGTHS), bool),
+        "timeouts": np.concatenate([np.arange(n) == n - 1 for n in LENGTHS]),
+    }
+    np.savez(tmp_path / "own.npz", **content)
+    importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    train, val = both(tmp_path / "out")
+    assert np.array_equal(train.observations, np.concatenate([o for o, _ in made[:3]]))
+    assert np.array_equal(val.actions[:-1], made[3][1]) and not val.actions[-1].any()
+
+
+def test_a_folder_of_episodes(tmp_path):
+    made = episodes(extra=1, lengths=(5,) * 23)
+    (tmp_path / "own").mkdir()
+    for k, (observations, actions) in enumerate(made):
+        np.savez(tmp_path / "own" / f"{k:03d}.npz", state=observations, action=actions)
+    importers.import_dataset(tmp_path / "own", tmp_path / "out")
+    train, val = both(tmp_path / "out")
+    assert (train.episodes, val.episodes, train.rows) == (21, 2, 126)
+    assert np.array_equal(val.observations, np.concatenate([made[9][0], made[19][0]])), "every tenth is held out"
+
+
+def test_images_keep_their_bytes_and_get_channels_last(tmp_path):
+    pictures = np.random.default_rng(0).integers(0, 256, (2, 5, 3, 8, 8)).astype(np.uint8)
+    (tmp_path / "own").mkdir()
+    for k in range(2):
+        np.savez(tmp_path / "own" / f"{k}.npz", images=pictures[k], actions=np.zeros((4, 2)))
+    importers.import_dataset(tmp_path / "own", tmp_path / "out")
+    train = data.load(tmp_path / "out")
+    assert train.pixels and train.observation_shape == (8, 8, 3)
+    assert np.array_equal(train.observations, np.moveaxis(pictures[0], 1, -1))
+
+
+def test_actions_are_scaled_only_when_asked(tmp_path):
+    content = flat(episodes())
+    content["actions"] = content["actions"] * [4.0, 0.0] + [1.0, 2.0]
+    np.savez(tmp_path / "own.npz", **content)
+    with pytest.raises(UserError, match=r"outside \[-1, 1\]; rescale them .*--scale-actions"):
+        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", scale_actions=True)
+    train, val = both(tmp_path / "out")
+    scale = train.provenance["action_range"]
+    low, high = np.array(scale["low"]), np.array(scale["high"])
+    restored = (np.concatenate([train.actions, val.actions])[:, 0] + 1) / 2 * (high - low)[0] + low[0]
+    inside = (content["actions"][:, 0] >= low[0]) & (content["actions"][:, 0] <= high[0])
+    assert np.allclose(restored[inside], content["actions"][inside, 0], atol=1e-4) and inside.mean() > 0.8
+    assert (train.actions[:, 1] == -1).all(), "a coordinate that never changes"
+
+
+def test_discrete_actions_with_a_column_become_flat(tmp_path):
+    content = flat(episodes()) | {"actions": (np.arange(sum(LENGTHS)) % 4)[:, None]}
+    np.savez(tmp_path / "own.npz", **content)
+    importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    assert data.load(tmp_path / "out").discrete
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"actions": np.zeros((5, 2))}, "arrays of different lengths .observations 18, actions 5"),
+        ({"terminals": np.zeros((18, 3))}, r"'terminals' has shape \(18, 3\)"),
+        ({"observations": np.full((18, 3), np.nan)}, r"own.npz \(episode 0\): 'observations' is nan in row 0"),
+        ({"observations": np.zeros((18, 4, 4), np.uint8)}, "no image"),
+        ({"terminals": np.ones(18)}, "episode of one row"),
+        ({"terminals": np.zeros(18)}, "holds 1 episode; at least 2"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_line_and_writes_nothing(tmp_path, change, message):
+    np.savez(tmp_path / "own.npz", **(flat(episodes()) | change))
+    with pytest.raises(UserError, match=message) as caught:
+        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_episodes_must_agree_and_targets_be_free(tmp_path):
+    (tmp_path / "own").mkdir()
+    for k, dim in enumerate((3, 4)):
+        np.savez(tmp_path / "own" / f"{k}.npz", obs=np.zeros((5, dim)), actions=np.zeros((4, 2)))
+    with pytest.raises(UserError, match="1.npz: observations and actions of shapes .* but earlier episodes have"):
+        importers.import_dataset(tmp_path / "own", tmp_path / "out")
+    np.savez(tmp_path / "own" / "1.npz", obs=np.zeros((5, 3)), actions=np.zeros((4, 2)))
+    importers.import_dataset(tmp_path / "own", tmp_path / "out")
+    with pytest.raises(UserError, match="already there"):
+        importers.import_dataset(tmp_path / "own", tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="holds no npz file"):
+        importers.import_dataset(tmp_path / "empty", tmp_path / "out")
+    with pytest.raises(UserError, match="no such file"):
+        importers.import_dataset(tmp_path / "nothing.npz", tmp_path / "out")
+
+
+def test_minari_datasets(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    from gymnasium import spaces
+    from minari.data_collector import EpisodeBuffer
+
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    made = episodes(extra=1)
+    buffers = [
+        EpisodeBuffer(
+            id=k, observations={"position": o, "goal": o[:, :1] * 2}, actions=list(a), rewards=[0.0] * len(a),
+            terminations=[False] * len(a), truncations=[False] * (len(a) - 1) + [True], infos={},
+        )
+        for k, (o, a) in enumerate(made)
+    ]  # fmt: skip
+    minari.create_dataset_from_buffers(
+        dataset_id="own/test-v0", buffer=buffers, algorithm_name="test", author="us", author_email="us@example.org",
+        code_permalink="https://example.org", description="test",
+        observation_space=spaces.Dict(
+            position=spaces.Box(-9, 9, (3,), np.float32), goal=spaces.Box(-9, 9, (1,), np.float32)
+        ),
+        action_space=spaces.Box(-1, 1, (2,), np.float32),
+    )  # fmt: skip
+    with pytest.raises(UserError, match=r"observations are dicts \(.*position \(3,\).*--observation-keys"):
+        importers.import_dataset("minari:own/test-v0", tmp_path / "out")
+    with pytest.raises(UserError, match="no part 'speed'"):
+        importers.import_dataset("minari:own/test-v0", tmp_path / "out", observation_keys=["speed"])
+    importers.import_dataset("minari:own/test-v0", tmp_path / "out", observation_keys=["position", "goal"])
+    train, val = both(tmp_path / "out", "test-v0")
+    assert train.observation_shape == (4,) and (train.episodes, val.episodes) == (3, 1)
+    assert np.array_equal(train.observations[:5, :3], made[0][0])
+    assert np.array_equal(train.actions[:4], made[0][1]) and not train.actions[4].any()
+    importers.import_dataset(
+        tmp_path / "minari" / "own" / "test-v0", tmp_path / "out", observation_keys=["position"], name="again"
+    )
+    assert data.load(tmp_path / "out", "again").observation_shape == (3,)
+    with pytest.raises(UserError, match="Minari cannot open it"):
+        importers.import_dataset(tmp_path_with_broken_minari(tmp_path), tmp_path / "out")
+
+
+def tmp_path_with_broken_minari(tmp_path):
+    (tmp_path / "broken" / "data").mkdir(parents=True)
+    (tmp_path / "broken" / "data" / "metadata.json").write_text("{}")
+    return tmp_path / "broken"
