@@ -91,14 +91,14 @@ def got(folder) -> dict[str, bytes]:
 
 
 def test_both_files_arrive_and_are_recorded(server, tmp_path):
-    file = fetch.fetch(TASK, tmp_path / "d", mirror=server.url)
+    file = fetch.fetch(TASK, tmp_path / "d", mirrors=[server.url])
     assert got(tmp_path / "d") == server.files and file.name == f"{TASK}.npz"
     record = json.loads((tmp_path / "d" / f"{TASK}.json").read_text())
     assert record["source"] == "downloaded" and set(record["files"]) == set(server.files)
     loaded = data.load(tmp_path / "d")
     assert loaded.episodes == 20 and loaded.provenance["sha256"] == npz.sha256(file)
     asked = len(server.asked)
-    fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+    fetch.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
     assert len(server.asked) == asked, "what is there is not asked for again"
 
 
@@ -108,7 +108,7 @@ def test_a_dropped_connection_is_resumed(server, tmp_path):
         return True
 
     server.misbehave = drop
-    fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+    fetch.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
     assert got(tmp_path / "d") == server.files
     starts = [start for name, start in server.asked if name == f"{TASK}.npz"]
     assert len(starts) > 2 and starts == sorted(starts) and starts[1] == 6000
@@ -118,7 +118,7 @@ def test_a_dropped_connection_is_resumed(server, tmp_path):
 def test_an_earlier_download_is_continued(server, tmp_path):
     partial = tmp_path / f"{TASK}.npz.partial"
     partial.write_bytes(server.files[f"{TASK}.npz"][:5000])
-    fetch.fetch(TASK, tmp_path, mirror=server.url, progress=False)
+    fetch.fetch(TASK, tmp_path, mirrors=[server.url], progress=False)
     assert (f"{TASK}.npz", 5000) in server.asked and got(tmp_path) == server.files
 
 
@@ -126,7 +126,7 @@ def test_a_download_that_was_whole_but_not_yet_named_is_kept(server, tmp_path):
     folder = tmp_path / "d"
     folder.mkdir()
     (folder / f"{TASK}.npz.partial").write_bytes(server.files[f"{TASK}.npz"])
-    fetch.fetch(TASK, folder, mirror=server.url, progress=False)
+    fetch.fetch(TASK, folder, mirrors=[server.url], progress=False)
     assert got(folder) == server.files
 
 
@@ -141,7 +141,7 @@ def test_a_server_without_ranges_starts_over(server, tmp_path):
         return False
 
     server.misbehave = drop_once
-    fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+    fetch.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
     assert got(tmp_path / "d") == server.files
 
 
@@ -155,7 +155,7 @@ def test_errors_that_pass_are_waited_out(server, tmp_path):
         return bool(code)
 
     server.misbehave = refuse
-    fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+    fetch.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
     assert got(tmp_path / "d") == server.files
 
 
@@ -174,7 +174,7 @@ def test_errors_that_pass_are_waited_out(server, tmp_path):
 def test_a_hopeless_mirror_is_one_line_and_leaves_no_dataset(server, tmp_path, how, message):
     server.misbehave = how
     with pytest.raises(UserError, match=message) as caught:
-        fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+        fetch.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
     assert "\n" not in str(caught.value) and server.url in str(caught.value)
     assert not list((tmp_path / "d").glob("*.npz"))
 
@@ -188,20 +188,20 @@ def test_the_next_mirror_is_tried(server, tmp_path, monkeypatch):
 
 def test_a_known_digest_is_verified(server, tmp_path):
     folder = tmp_path / "d"
-    fetch.fetch(TASK, folder, mirror=server.url, progress=False)
+    fetch.fetch(TASK, folder, mirrors=[server.url], progress=False)
     (folder / f"{TASK}.npz").unlink()
     changed = tmp_path / "changed.npz"
     with np.load(folder / f"{TASK}-val.npz") as file:
         npz.save(changed, dict(file))
     server.files[f"{TASK}.npz"] = changed.read_bytes()
     with pytest.raises(UserError, match="SHA-256 is not the known"):
-        fetch.fetch(TASK, folder, mirror=server.url, progress=False)
+        fetch.fetch(TASK, folder, mirrors=[server.url], progress=False)
     assert not (folder / f"{TASK}.npz").exists()
 
 
 def test_the_folder_comes_from_the_environment(server, tmp_path, monkeypatch):
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
-    file = fetch.fetch(TASK, mirror=server.url, progress=False)
+    file = fetch.fetch(TASK, mirrors=[server.url], progress=False)
     assert file == tmp_path / "cache" / "datasets" / f"{TASK}.npz"
     monkeypatch.delenv("DUALGOAL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -212,10 +212,10 @@ def test_the_folder_comes_from_the_environment(server, tmp_path, monkeypatch):
 def test_a_full_disk_is_said_before_downloading(server, tmp_path, monkeypatch):
     monkeypatch.setattr("dualgoal.validate.free_disk", lambda folder: 100)
     with pytest.raises(UserError, match="GiB free"):
-        fetch.fetch(TASK, tmp_path / "d", mirror=server.url, progress=False)
+        fetch.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
 
 
 def test_unknown_tasks_are_not_asked_for(server, tmp_path):
     with pytest.raises(UserError, match="unknown task 'pointmaze-medum-navigate-v0'; did you mean"):
-        fetch.fetch("pointmaze-medum-navigate-v0", tmp_path, mirror=server.url)
+        fetch.fetch("pointmaze-medum-navigate-v0", tmp_path, mirrors=[server.url])
     assert not server.asked

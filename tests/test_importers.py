@@ -53,7 +53,7 @@ def test_strange_names_are_given_by_hand(tmp_path):
     with pytest.raises(UserError, match="no key is called 'goals'"):
         importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"goals": "y"})
     keys = {"observations": "x", "terminals": "stop"}
-    importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=keys, name="mine")
+    importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=keys, task="mine")
     assert both(tmp_path / "out", "mine")[0].rows == sum(LENGTHS[:3])
 
 
@@ -186,7 +186,7 @@ def test_minari_datasets(tmp_path, monkeypatch):
     assert np.array_equal(train.observations[:5, :3], made[0][0])
     assert np.array_equal(train.actions[:4], made[0][1]) and not train.actions[4].any()
     importers.import_dataset(
-        tmp_path / "minari" / "own" / "test-v0", tmp_path / "out", observation_keys=["position"], name="again"
+        tmp_path / "minari" / "own" / "test-v0", tmp_path / "out", observation_keys=["position"], task="again"
     )
     assert data.load(tmp_path / "out", "again").observation_shape == (3,)
     with pytest.raises(UserError, match="Minari cannot open it"):

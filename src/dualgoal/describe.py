@@ -1,6 +1,5 @@
 """Looking at a dataset: sizes, ranges, where it came from, and for mazes a picture of where it has been."""
 
-import json as json_format
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +42,13 @@ def _plain(value: np.ndarray) -> Any:
     return value.tolist() if value.dtype.kind in "iub" else np.round(value.astype(float), 4).tolist()
 
 
-def info(
-    path: str | Path, *, task: str | None = None, json: bool = False, plot: str | Path | None = None
-) -> dict[str, Any]:
-    """Print what both splits at `path` hold (as a table, or as JSON), draw a maze's coverage if asked; returns it."""
+def info(path: str | Path, *, task: str | None = None, plot: str | Path | None = None) -> dict[str, Any]:
+    """What both splits at `path` hold, as plain JSON values; draws a maze's coverage into `plot` if given."""
     splits: dict[str, Any] = {"train": describe(load(path, task))}
     if (val := _val(Path(path).expanduser(), task)) is not None:
         splits["val"] = describe(load(val, task))
     if plot is not None:
         splits["plot"] = str(coverage(path, plot, task=task))
-    if json:
-        print(json_format.dumps(splits, indent=1))
-    else:
-        _print(splits)
     return splits
 
 
@@ -67,26 +60,28 @@ def _val(path: Path, task: str | None) -> Path | None:
     return file if file != path else None
 
 
-def _print(splits: dict[str, Any]) -> None:
+def text(splits: dict[str, Any]) -> str:
+    """The same as a table for people."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("", *(split for split in splits if split != "plot"), title=splits["train"]["task"] or "dataset")
-    facts = [facts for split, facts in splits.items() if split != "plot"]
-    table.add_row("rows", *(f"{f['rows']:,}" for f in facts))
-    table.add_row("episodes", *(f"{f['episodes']:,} of {_length(f)} rows" for f in facts))
+    facts = {split: facts for split, facts in splits.items() if split != "plot"}
+    table = Table("", *facts, title=splits["train"]["task"] or "dataset")
+    table.add_row("rows", *(f"{f['rows']:,}" for f in facts.values()))
+    table.add_row("episodes", *(f"{f['episodes']:,} of {_length(f)} rows" for f in facts.values()))
     for key in ("observations", "actions"):
-        table.add_row(key, *(f"{tuple(f[key]['shape'])} {f[key]['dtype']}" for f in facts))
-        table.add_row(f"{key} range", *(_span(f[key]) for f in facts))
+        table.add_row(key, *(f"{tuple(f[key]['shape'])} {f[key]['dtype']}" for f in facts.values()))
+        table.add_row(f"{key} range", *(_span(f[key]) for f in facts.values()))
     origin = splits["train"]["provenance"]
     for key in ("source", "file", "sha256", "collector", "seed", "shadow_size", "versions", "counts"):
         if key in origin:
-            text = origin[key] if not isinstance(origin[key], dict) else _pairs(origin[key])
-            table.add_row(key, str(text))
+            table.add_row(key, _pairs(origin[key]) if isinstance(origin[key], dict) else str(origin[key]))
     console = Console()
-    console.print(table)
-    if "plot" in splits:
-        console.print(f"coverage drawn in {splits['plot']}")
+    with console.capture() as shown:
+        console.print(table)
+        if "plot" in splits:
+            console.print(f"coverage drawn in {splits['plot']}", soft_wrap=True)
+    return shown.get().rstrip("\n")
 
 
 def _length(facts: dict[str, Any]) -> str:

@@ -32,20 +32,23 @@ class Gone(Exception):
     """This mirror cannot give the file; another may."""
 
 
-def mirrors() -> list[str]:
+def usual_mirrors() -> list[str]:
     """Base addresses to try in order: `$DUALGOAL_MIRRORS` (separated by spaces) if set, else the official host."""
     return os.environ.get("DUALGOAL_MIRRORS", "").split() or [OFFICIAL]
 
 
 def fetch(
-    task: str, out: str | Path | None = None, *, mirror: str | Iterable[str] | None = None, progress: bool = True
+    task: str, out: str | Path | None = None, *, mirrors: Iterable[str] | None = None, progress: bool = True
 ) -> Path:
-    """Download both files of a task into `out` (default: the cache folder); returns the training file."""
+    """Download both files of a task into `out` (default: the cache folder); returns the training file.
+
+    `mirrors` are base addresses to try in order, instead of the usual ones.
+    """
     from dualgoal import envs  # MuJoCo takes a second to import; only the list of names is needed
 
     envs.check_name(task)
     folder = Path(out).expanduser() if out is not None else cache_folder() / "datasets"
-    bases = [mirror] if isinstance(mirror, str) else list(mirror or mirrors())
+    bases = list(mirrors or usual_mirrors())
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{task}.npz"
     for file in (target.with_name(f"{task}-val.npz"), target):

@@ -41,12 +41,12 @@ def import_dataset(
     src: str | Path,
     out: str | Path,
     *,
-    name: str | None = None,
+    task: str | None = None,
     keys: Mapping[str, str] | None = None,
     observation_keys: Sequence[str] = (),
     scale_actions: bool = False,
 ) -> Path:
-    """Write SRC as `NAME.npz` and `NAME-val.npz` in `out`; returns the training file.
+    """Write SRC as `TASK.npz` and `TASK-val.npz` in `out`; returns the training file.
 
     `src` is an npz file, a folder of npz files with one episode each, or `minari:ID` (or a Minari folder). `keys` maps
     our names to those in the files where they are not found by themselves; `observation_keys` says which parts of dict
@@ -54,11 +54,11 @@ def import_dataset(
     """
     source = _open(src, dict(keys or {}), list(observation_keys))
     folder = Path(out).expanduser()
-    name = name or Path(str(src).removeprefix("minari:").rstrip("/")).stem.replace(" ", "-")
-    if name in ("", ".", "..") or "/" in name:
-        raise UserError(f"'{name}' cannot name a dataset; choose one with --name")
+    name = task or Path(str(src).removeprefix("minari:").rstrip("/")).stem.replace(" ", "-")
+    if name in ("", ".", "..") or "/" in name or name.endswith("-val"):
+        raise UserError(f"'{name}' cannot name a dataset; choose a name with --task")
     if (folder / f"{name}.npz").exists():
-        raise UserError(f"{folder / name}.npz: already there; choose another --out or --name")
+        raise UserError(f"{folder / name}.npz: already there; choose another --out or --task")
     if len(source.episodes) < 2:
         raise UserError(f"{src}: holds {len(source.episodes)} episode; at least 2 are needed, as one is for validation")
     survey = _survey(source, scale_actions)
