@@ -154,6 +154,7 @@ def test_episodes_must_agree_and_targets_be_free(tmp_path):
         importers.import_dataset(tmp_path / "nothing.npz", tmp_path / "out")
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Minari about data without an environment
 def test_minari_datasets(tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     from gymnasium import spaces
