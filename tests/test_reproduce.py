@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dualgoal import config, errors, reproduce, tables
+from dualgoal import config, errors, reproduce, results, tables
 
 PART = {"tasks": ["cube-single-play-v0"], "reps": ["orig", "dual"], "seeds": [0, 1], "steps": 1000, "episodes": 4}
 
@@ -128,3 +128,14 @@ def test_a_foreign_directory_is_not_taken_for_a_run(tmp_path):
     (job.out / "config.json").write_text("{broken")
     again = reproduce.plan("state_gcivl", out=tmp_path, **PART)[0]
     assert again.status == "unfinished" and reproduce.record(again) is None
+
+
+def test_lights_out_for_real_from_runs_to_the_figure(tmp_path):
+    small = {"tasks": ["lightsout-4x5"], "seeds": [0, 1], "steps": 20, "batch_size": 8, "algo.hidden": [8]}
+    outcome = reproduce.reproduce("lightsout", out=tmp_path, quiet=True, say=quiet, **small)
+    assert not outcome.problems and {f.suffix for f in outcome.files} >= {".svg", ".png", ".txt"}
+    line = outcome.filled.lines[0]
+    assert all(slot.ours.seeds == 2 and slot.ours.steps == 20 for slot in line.slots.values())
+    assert [job.status for job in reproduce.plan("lightsout", out=tmp_path, **small)] == ["finished"] * 2
+    rows = results.collect(tmp_path, tmp_path / "results", quiet)
+    assert sorted(path.name for path in rows) == ["lightsout-4x5.dual.20.json", "lightsout-4x5.orig.20.json"]

@@ -76,7 +76,12 @@ def test_a_part_of_a_table():
 def test_lights_out_is_table_t8(cells):
     for cell in cells["lightsout"]:
         values = cell.config
-        assert (values["lr"], values["discount"], values["hidden"], values["anchors"]) == (1e-4, 0.95, [1024] * 4, 64)
+        assert (values["lr"], values["discount"], values["batch_size"], values["tau"]) == (1e-4, 0.95, 1024, 0.005)
+        assert values["algo"]["name"] == "dqn" and values["algo"]["hidden"] == [1024] * 4 and values["episodes"] == 15
+        assert values["task"] == cell.task + "-ideal" * (cell.column == "dual") and values["rep"] == {
+            "name": "orig",
+            "fusion": "early",
+        }
     assert len({cell.id for cell in cells["lightsout"]}) == 4
     assert tables.expand("lightsout", steps=1000)[0].config["eval_every"] == 100
 
@@ -87,7 +92,7 @@ def test_lights_out_is_table_t8(cells):
         (lambda: tables.expand("state_gcivil"), "did you mean 'state_gcivl'"),
         (lambda: tables.expand("direct", tasks=["cube-single-play-v0"]), "unknown task"),
         (lambda: tables.expand("direct", reps=["vib"]), "unknown representation in direct"),
-        (lambda: tables.expand("lightsout", tau=1, lag=True), "option of Lights Out"),
+        (lambda: tables.expand("lightsout", tauu=1), "tauu is not an option"),
     ],
 )
 def test_what_a_table_does_not_have_is_said(call, message):

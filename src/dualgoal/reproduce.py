@@ -137,7 +137,7 @@ def _do(job: Job, data: str | Path | None, workers: int | None, quiet: bool, tra
     if job.cell.table == "lightsout":
         from dualgoal import lightsout_experiment
 
-        lightsout_experiment.run(job.cell.config, job.out, quiet=quiet)
+        lightsout_experiment.lightsout_run(config.from_dict(job.cell.config), job.out, quiet=quiet)
         return
     values = store.read_config(job.out)["run"] if serves(job.out, job.cell) else job.cell.config
     (train or _trainer())(config.from_dict(values), job.out, data_path=data, workers=workers, quiet=quiet)

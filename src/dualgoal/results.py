@@ -72,7 +72,10 @@ def cells_of(path: Path) -> list[Cell]:
 
 
 def _candidates(table: tables.Table, values: dict[str, Any], given: dict[str, Any]) -> list[Cell]:
-    return tables.expand(table.name, tasks=[values["task"]], **given) if values["task"] in table.tasks else []
+    task = values["task"]
+    if task.startswith("lightsout-"):  # the view of the board is part of a run's task, not of the table's
+        task = "-".join(task.split("-")[:2])
+    return tables.expand(table.name, tasks=[task], **given) if task in table.tasks else []
 
 
 def build(folder: str | Path = "results") -> str:
