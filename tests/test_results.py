@@ -2,7 +2,7 @@
 
 import json
 
-from dualgoal import config, presets, records, results
+from dualgoal import config, presets, records, results, tables
 
 RUN = {"seeds": (0, 1), "steps": 1000, "episodes": 4}
 
@@ -64,6 +64,13 @@ def test_row_files_keep_no_folder_of_this_machine(tmp_path):
     write_run(tmp_path / "runs" / "a", presets.preset("scene-play-v0", "dual", "crl", **RUN), 0.9)
     path = results.collect(tmp_path / "runs", tmp_path / "results")[0]
     assert "private" not in path.read_text() and records.load(path).settings["dataset"]["file"] == "x.npz"
+
+
+def test_lights_out_runs_are_found_under_both_views(tmp_path):
+    for cell in tables.expand("lightsout", tasks=["lightsout-4x5"], seeds=(0, 1), steps=1000):
+        write_run(tmp_path / "runs" / cell.column, config.from_dict(cell.config), 0.4)
+    names = [path.name for path in results.collect(tmp_path / "runs", tmp_path / "results")]
+    assert names == ["lightsout-4x5.dual.1000.json", "lightsout-4x5.orig.1000.json"]
 
 
 def test_without_any_row_file_everything_is_not_run(tmp_path):
