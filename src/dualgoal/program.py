@@ -46,7 +46,9 @@ class Program:
         self.everywhere = NamedSharding(mesh, PartitionSpec())
         self.keys = jax.device_put(jax.vmap(random.key)(jnp.array(seeds, jnp.uint32)), self.by_seed)
         self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=_in_a_hurry())
-        self._chunk = jax.jit(jax.vmap(self._steps, in_axes=(0, None, 0, None)), donate_argnums=0)
+        steps = jax.vmap(self._steps, in_axes=(0, None, 0, None))
+        # Shardings are spelled out, or the program's own output would be another input type and compile it again.
+        self._chunk = jax.jit(steps, donate_argnums=0, out_shardings=self.by_seed)
         self._measure = jax.jit(jax.vmap(self._losses, in_axes=(0, None, 0)))
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
 

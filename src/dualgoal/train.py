@@ -6,10 +6,9 @@ checkpoints; one that was not finished when the run stopped is done again from i
 """
 
 import signal
-import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,8 @@ from dualgoal.sampler import to_device
 
 CHUNK_SECONDS = 0.5  # between looks at signals, evaluations and the clock
 KEPT_EVALUATIONS = 3  # a score is the mean of the last three
+
+Say = Callable[[str], None]
 
 
 def train(
@@ -278,13 +279,34 @@ def start_from(phi: str, program: Program, run: config.Run) -> State:
     return program.place(state._replace(params=params))
 
 
-def load_data(task: str, path: str | Path | None, say: Any) -> tuple[data.Dataset, data.Dataset | None]:
+def load_data(task: str, path: str | Path | None, say: Say) -> tuple[data.Dataset, data.Dataset | None]:
     """Training rows, and validation rows where there are any; says where they come from."""
-    training = data.load(path, task)
+    where = Path(path) if path is not None else find_data(task, say)
+    training = data.load(where, task)
+    say(f"{training.provenance['file']}: {training.rows:,} rows, {training.episodes:,} episodes")
+    val = data.find(where, task, "train")
+    val = val.with_name(f"{val.stem}-val.npz")
+    return training, data.load(val, task, split="val") if val.is_file() else None
+
+
+def find_data(task: str, say: Say) -> Path:
+    """A dataset for a task when none was given: cached, else fetched, else generated."""
+    from dualgoal import collect, fetch, tasks
+
+    folders = [data.cache_folder() / name for name in ("datasets", "generated")]
+    for folder in folders:
+        if (folder / f"{task}.npz").is_file():
+            say(f"data for {task}: cached")
+            return folder
+    known = tasks.get(task)
     try:
-        return training, data.load(path, task, split="val")
-    except UserError:
-        return training, None
+        say(f"data for {task}: fetching (or give --data)")
+        return fetch.fetch(task, folders[0]).parent
+    except UserError as problem:
+        if known.needs_expert:
+            raise
+        say(f"{problem}; generating {known.episodes} episodes instead")
+        return collect.generate(task, known.episodes, folders[1]).parent
 
 
 def describe(run: config.Run, training: data.Dataset) -> dict[str, Any]:

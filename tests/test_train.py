@@ -1,0 +1,223 @@
+"""A run leaves the same record however it is cut, killed, continued or spread over devices."""
+
+import dataclasses
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import tiny
+from dualgoal import data, policy, sampler, store, train
+from dualgoal.errors import UserError
+from dualgoal.journal import read_rows
+from dualgoal.program import Program, first_broken, spread
+from tiny import TASK, dualgoal, flags, make_data, record, tiny_run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(cache, monkeypatch):
+    monkeypatch.setenv("DUALGOAL_CACHE", str(cache))
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+def test_the_number_of_steps_in_a_chunk_changes_no_bit(folder):
+    run = tiny_run("dual", "gcivl")
+    dataset = data.load(folder, TASK)
+    program = Program(policy.agent_for(run, train.describe(run, dataset)["dataset"]), run.seeds)
+    rows = program.place_data(sampler.to_device(dataset))
+
+    def after(chunks):
+        state = program.init()
+        for count in chunks:
+            state, broken = program.advance(state, rows, count)
+            assert first_broken(broken, run.seeds) is None
+        return jax.device_get(state), program.measure(state, rows)
+
+    whole = after([28])
+    assert whole[0].step.tolist() == [28, 28]
+    assert same(after([7] * 4), whole) and same(after([1] * 28), whole)
+    assert program._chunk._cache_size() == 1, "one program for any number of steps"
+
+
+def test_killed_at_a_random_moment_and_resumed_equals_undisturbed(folder, cache, tmp_path):
+    run = tiny_run(steps=3000, eval_every=1500, save_every=250, log_every=125, episodes=1)
+    words = [*flags(run), "--data", str(folder), "--workers", "1", "--quiet"]
+    undisturbed = dualgoal(*words, "--out", str(tmp_path / "a"), cache=cache)
+    assert undisturbed.wait() == 0, undisturbed.stdout.read()
+    undisturbed.stdout.close()
+    moment, kills = random.Random(os.getpid()), 0
+    for _ in range(20):
+        process = dualgoal(*words, "--out", str(tmp_path / "b"), cache=cache)
+        before = len(store.steps(tmp_path / "b"))
+        while process.poll() is None and len(store.steps(tmp_path / "b")) == before:
+            time.sleep(0.005)
+        try:
+            process.wait(moment.uniform(0, 0.3) if kills < 3 else 120)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+        process.stdout.close()
+        if process.returncode == 0:
+            break
+    assert kills >= 1 and process.returncode == 0
+    assert record(tmp_path / "a") == record(tmp_path / "b")
+
+
+def test_running_again_resumes_or_says_that_it_is_complete(folder, tmp_path, capsys):
+    run = tiny_run()
+    train.train(run, tmp_path / "a", data_path=folder)
+    capsys.readouterr()
+    before = record(tmp_path / "a")
+    train.train(run, tmp_path / "a", data_path=folder)
+    assert "complete (40 steps)" in capsys.readouterr().out and record(tmp_path / "a") == before
+    with pytest.raises(UserError, match="another configuration .*lr: 0.0003 -> 0.001"):
+        train.train(dataclasses.replace(run, lr=1e-3), tmp_path / "a", data_path=folder)
+    with pytest.raises(UserError, match="trained on other data"):
+        train.train(run, tmp_path / "a", data_path=make_data(tmp_path / "other", seed=1))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "flipped"])
+def test_a_damaged_checkpoint_costs_time_and_nothing_else(folder, tmp_path, capsys, damage):
+    run = tiny_run()
+    train.train(run, tmp_path / "a", data_path=folder)
+    before = record(tmp_path / "a")
+    file = store.checkpoint_path(tmp_path / "a", 40)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 16
+    file.write_bytes({"truncated": bytes(content[:99]), "empty": b"", "flipped": bytes(content)}[damage])
+    capsys.readouterr()
+    train.train(run, tmp_path / "a", data_path=folder)
+    said = capsys.readouterr().out
+    assert "step-000000040.safetensors" in said and "going on from step 30" in said
+    assert record(tmp_path / "a").items() >= before.items()
+
+
+def test_not_a_number_stops_the_run_and_is_named(folder, tmp_path):
+    run = tiny_run(lr=1e18, save_every=1)
+    with pytest.raises(UserError) as problem:
+        train.train(run, tmp_path / "a", data_path=folder, quiet=True)
+    found = re.search(r"actor/loss is not finite at step (\d+) for seed [03]; checkpoint of step (\d+)", str(problem.value))
+    assert found and int(found[1]) == int(found[2]) + 1
+    kept = policy.load(tmp_path / "a")
+    assert kept.step == int(found[2]) and all(np.isfinite(x).all() for x in jax.tree.leaves(kept.params))
+
+
+def test_interrupted_from_the_keyboard_saves_and_says_how_to_go_on(folder, cache, tmp_path):
+    run = tiny_run(steps=400_000, eval_every=400_000, save_every=400_000, log_every=100)
+    process = dualgoal(*flags(run), "--data", str(folder), "--out", str(tmp_path / "a"), cache=cache)
+    while not read_rows(tmp_path / "a" / "metrics.jsonl"):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[0]
+    (step,) = store.steps(tmp_path / "a")
+    assert process.returncode == 130 and step < 400_000
+    assert f"holds step {step:,}. Run the same command again to go on: dualgoal train {TASK}" in said
+
+
+def test_two_devices_share_the_seeds(folder, cache):
+    code = """
+        import sys, jax, numpy as np
+        sys.path.insert(0, {tests!r})
+        from tiny import TASK, tiny_run
+        from dualgoal import data, policy, sampler, train
+        from dualgoal.program import Program
+        run = tiny_run("dual", "gcbc", seeds=(0, 1, 2, 3))
+        dataset = data.load({folder!r}, TASK)
+        agent = policy.agent_for(run, train.describe(run, dataset)["dataset"])
+        program = Program(agent, run.seeds)
+        rows = program.place_data(sampler.to_device(dataset))
+        text = program._chunk.lower(program.init(), rows, program.keys, np.int32(1)).compile().as_text()
+        talk = [w for w in ("all-reduce", "all-gather", "all-to-all", "collective-permute") if w in text]
+        state, _ = program.advance(program.init(), rows, 20)
+        leaf = jax.tree.leaves(state.params)[0]
+        print(jax.device_count(), len(leaf.sharding.device_set), leaf.sharding.shard_shape(leaf.shape)[0], talk)
+        print(float(sum(np.abs(np.asarray(x, np.float64)).sum() for x in jax.tree.leaves(state.params))))
+    """
+    code = textwrap.dedent(code).format(tests=os.path.dirname(tiny.__file__), folder=str(folder))
+    sums = []
+    for devices, expected in ((1, "1 1 4 []"), (2, "2 2 2 []")):
+        flag = f"--xla_force_host_platform_device_count={devices}"
+        env = {**os.environ, "XLA_FLAGS": flag, "DUALGOAL_CACHE": str(cache)}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        about, total = done.stdout.split("\n")[:2]
+        assert about == expected
+        sums.append(float(total))
+    assert sums[0] == pytest.approx(sums[1], rel=1e-6)
+
+
+def test_spread_uses_the_largest_number_that_divides():
+    assert [spread(8, d) for d in (1, 2, 3, 4, 8, 16)] == [1, 2, 2, 4, 8, 8] and spread(7, 4) == 1
+
+
+def test_second_stage_leaves_phi_as_it_was_and_shares_it(folder, tmp_path):
+    first = tiny_run("dual", "none", steps=20)
+    train.train(first, tmp_path / "phi", data_path=folder, quiet=True)
+    given = policy.load(tmp_path / "phi", 3).params["rep"]
+    for algo in ("gcbc", "gcivl"):
+        second = dataclasses.replace(tiny_run("dual", algo, steps=20), phi=str(tmp_path / "phi"))
+        train.train(second, tmp_path / algo, data_path=folder, quiet=True)
+        assert same(policy.load(tmp_path / algo, 3).params["rep"], given)
+        names = set(read_rows(tmp_path / algo / "metrics.jsonl")[0])
+        assert "actor/loss" in names and "rep/loss" not in names
+    with pytest.raises(UserError, match="its representation is Dual"):
+        train.train(
+            dataclasses.replace(tiny_run("dual", "gcbc", **{"rep.dim": 5}), phi=str(tmp_path / "phi")),
+            tmp_path / "c", data_path=folder, quiet=True,
+        )  # fmt: skip
+
+
+def test_metrics_have_losses_of_both_splits_for_every_seed(folder, tmp_path):
+    run = tiny_run()
+    train.train(run, tmp_path / "a", data_path=folder, quiet=True)
+    rows = read_rows(tmp_path / "a" / "metrics.jsonl")
+    assert [(r["step"], r["split"], r["seed"]) for r in rows[:4]] == [
+        (10, "train", 0), (10, "train", 3), (10, "val", 0), (10, "val", 3),
+    ]  # fmt: skip
+    assert len(rows) == 16 and all(isinstance(r["actor/loss"], float) for r in rows)
+    facts = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert facts["id"] == run.id and facts["hardware"]["threads"] and facts["versions"]["jaxlib"]
+    assert facts["dataset"]["sha256"] and facts["dataset"]["observation_shape"] == [2]
+
+
+@pytest.mark.parametrize("which", ["tensorboard", "wandb"])
+def test_trackers_write_real_files(folder, tmp_path, which, monkeypatch):
+    pytest.importorskip({"tensorboard": "tensorboardX"}.get(which, which))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    train.train(tiny_run(), tmp_path / "a", data_path=folder, quiet=True, track_with=(which,))
+    pattern = {"tensorboard": "tensorboard/events*", "wandb": "wandb/offline-run-*/run-*.wandb"}[which]
+    (file,) = (tmp_path / "a").glob(pattern)
+    content = file.read_bytes()
+    assert b"train/actor/loss/seed-0" in content and b"val/actor/loss/seed-3" in content
+
+
+def test_what_would_go_wrong_after_training_is_said_before(folder, tmp_path):
+    with pytest.raises(UserError, match="no environment for task 'my-robot'.*--episodes 0"):
+        train.train(dataclasses.replace(tiny_run(episodes=2), task="my-robot"), tmp_path / "a", data_path=folder)
+    with pytest.raises(UserError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
+        train.train(tiny_run(), tmp_path / "a", data_path=folder, track_with=("tensorbord",), quiet=True)
+    assert not (tmp_path / "a" / "metrics.jsonl").read_bytes()

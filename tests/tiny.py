@@ -1,0 +1,56 @@
+"""Small runs that the tests of training, evaluation and policies share: random walks, narrow networks, few steps."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from dualgoal import presets
+from dualgoal.config import Run
+
+TASK = "pointmaze-medium-navigate-v0"
+
+
+def make_data(folder: Path, episodes: int = 12, length: int = 41, seed: int = 0) -> Path:
+    """Random walks in the shapes of pointmaze, in the official format."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count in ((TASK, episodes), (f"{TASK}-val", 2)):
+        actions = rng.uniform(-1, 1, (count, length, 2)).astype(np.float32)
+        ends = np.zeros((count, length), bool)
+        ends[:, -1] = True
+        rows = {"observations": np.cumsum(actions, 1).reshape(-1, 2), "actions": actions.reshape(-1, 2)}
+        np.savez(folder / f"{name}.npz", **rows, terminals=ends.reshape(-1))
+    return folder
+
+
+def tiny_run(rep: str = "orig", algo: str = "gcbc", **changes) -> Run:
+    """A run of a few seconds: the smallest pair unless told otherwise."""
+    options = {"steps": 40, "batch_size": 16, "eval_every": 20, "save_every": 10, "log_every": 10, "episodes": 0}
+    options |= {"seeds": (0, 3), "algo.hidden": [8, 8]}
+    options |= {} if rep == "orig" else {"rep.hidden": [8, 8], "rep.dim": 4}
+    return presets.preset(TASK, rep, algo, **(options | changes))
+
+
+def flags(run: Run) -> list[str]:
+    """The command line of a tiny run of orig + gcbc."""
+    words = ["train", TASK, "--rep", "orig", "--algo", "gcbc", "--algo.hidden", "8", "8"]
+    words += ["--seeds", *map(str, run.seeds)]
+    for name in ("steps", "batch_size", "eval_every", "save_every", "log_every", "episodes"):
+        words += [f"--{name.replace('_', '-')}", str(getattr(run, name))]
+    return words
+
+
+def dualgoal(*words: str, cache: Path, **environment: str) -> "subprocess.Popen[str]":
+    """The command line in a process of its own."""
+    env = {**os.environ, "DUALGOAL_CACHE": str(cache), **environment}
+    command = [sys.executable, "-m", "dualgoal", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+
+
+def record(path: Path) -> dict[str, bytes]:
+    """Everything a run leaves that must not depend on how it was run."""
+    files = [path / "metrics.jsonl", path / "eval.jsonl", *sorted((path / "checkpoints").glob("step-*"))]
+    return {file.name: file.read_bytes() for file in files}
