@@ -5,10 +5,11 @@ import json
 import subprocess
 import sys
 
+import mujoco  # on purpose before our package, as users do: the backend is then set late
 import numpy as np
 import pytest
 
-from dualgoal import envs, render
+from dualgoal import data, envs, render
 from dualgoal.errors import UserError
 
 STATE = [
@@ -176,12 +177,21 @@ def test_unknown_tasks_are_named(name):
 
 
 def test_mismatched_simulators_are_named():
-    made = {"versions": {"mujoco": "3.1.6", "ogbench": envs.versions()["ogbench"]}, "shadow_size": 512}
-    lines = envs.mismatches(made, shadow_size=None)
-    assert any("mujoco 3.1.6" in line and f"mujoco {envs.versions()['mujoco']}" in line for line in lines)
-    assert any("512" in line and "4096" in line for line in lines)
-    assert envs.mismatches({"versions": envs.versions(), "shadow_size": 512}, shadow_size=512) == []
-    assert envs.mismatches({}) == []
+    here = data.simulators()
+    made = {"versions": {"mujoco": "3.1.6", "ogbench": here["ogbench"]}, "shadow_size": 512}
+    with pytest.warns(data.Mismatch, match=rf"mujoco 3\.1\.6.*mujoco {here['mujoco']}"):
+        envs.make("pointmaze-medium-navigate-v0", made_with=made)
+    (line,) = data.mismatches({"versions": here, "shadow_size": 512}, shadow_size=4096)
+    assert "512" in line and "4096" in line
+    assert data.mismatches({"versions": here, "shadow_size": 512}) == data.mismatches({}) == []
+    assert here["mujoco"] == mujoco.__version__
+
+
+def test_a_dataset_is_rendered_as_it_was_made():
+    if render.missing().keys() >= {"egl", "osmesa"}:
+        pytest.skip("no headless rendering on this machine")
+    env = envs.make("visual-antmaze-medium-navigate-v0", made_with={"shadow_size": 128})
+    assert env.raw.model.vis.quality.shadowsize == 128
 
 
 def test_no_renderer_is_said_in_one_line(monkeypatch):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal import collectors, envs, experts, npz
-from dualgoal.data import read_record, record_path
+from dualgoal.data import OFFICIAL_SHADOW_SIZE, read_record, record_path, simulators
 from dualgoal.errors import UserError
 
 SHADOW_SIZE = 512  # of images made here: three times faster on a GPU than 4096, and 0.05 of 255 different per pixel
@@ -104,9 +104,9 @@ def _plan(
     skills, policy = _experts(task, expert)
     collectors.check(task, skills)
     plan = Plan(
-        task, seed, episodes, rows, (shadow_size or envs.OFFICIAL_SHADOW_SIZE) if pixels else None,
+        task, seed, episodes, rows, (shadow_size or OFFICIAL_SHADOW_SIZE) if pixels else None,
         os.environ.get("MUJOCO_GL") if pixels else None, policy,
-        {**envs.versions(), "dualgoal": importlib.metadata.version("dualgoal"), "numpy": np.__version__},
+        {**simulators(), "dualgoal": importlib.metadata.version("dualgoal"), "numpy": np.__version__},
     )  # fmt: skip
     return plan, skills
 

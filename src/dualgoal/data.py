@@ -9,8 +9,11 @@ import hashlib
 import json
 import os
 import sys
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,12 @@ from dualgoal import npz, validate
 from dualgoal.errors import UserError
 
 MAP_ABOVE = 256 << 20  # pixel arrays larger than this are memory-mapped
-OFFICIAL_SHADOW_SIZE = 4096
+OFFICIAL_SHADOW_SIZE = 4096  # of the renderer's shadow map in official pixel files; MuJoCo's default
+SIMULATORS = ("mujoco", "ogbench")
+
+
+class Mismatch(UserWarning):
+    """The environments here are not quite those a dataset was made with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +118,31 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
     dataset = Dataset(observations, actions, terminals, task, _provenance(file, record, observations, digest))
     if task is not None:
         validate.fits_task(dataset, task, file.name)
+    for line in mismatches(dataset.provenance):
+        warnings.warn(f"{file.name}: {line}", Mismatch, stacklevel=2)
     return dataset
+
+
+def simulators() -> dict[str, str]:
+    """Installed versions of what decides how an environment behaves, read without importing it."""
+    return {name: version(name) for name in SIMULATORS}
+
+
+def mismatches(provenance: Mapping[str, Any], shadow_size: int | None = None) -> list[str]:
+    """One line for each way in which this machine's environments differ from those a dataset was made with.
+
+    `shadow_size` is what will be rendered with, where that has been chosen apart from the dataset's own.
+    """
+    made = provenance.get("versions") or {}
+    lines = [
+        f"made with {name} {made[name]}, evaluated with {name} {here}: scores may differ"
+        for name, here in simulators().items()
+        if made.get(name, here) != here
+    ]
+    rendered = provenance.get("shadow_size")
+    if rendered is not None and shadow_size is not None and rendered != shadow_size:
+        lines.append(f"rendered with shadow size {rendered}, evaluated with {shadow_size}: pixels differ a little")
+    return lines
 
 
 def find(path: Path, task: str | None, split: str) -> Path:

@@ -9,11 +9,13 @@ import atexit
 import contextlib
 import functools
 import importlib
+import warnings
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dualgoal import render
+from dualgoal import data, render
 from dualgoal.errors import UserError, unknown
 from dualgoal.mazes import Maze
 
@@ -25,7 +27,6 @@ import numpy as np  # noqa: E402
 import ogbench.locomaze  # noqa: E402
 import ogbench.manipspace  # noqa: E402, F401
 
-OFFICIAL_SHADOW_SIZE = 4096  # what official pixel files were rendered with, and MuJoCo's default
 COLLECTORS = ("navigate", "stitch", "explore", "play", "noisy")
 _MAZES = ("pointmaze", "antmaze", "humanoidmaze", "antsoccer")
 _MANIPULATION = ("cube", "scene", "puzzle")
@@ -214,8 +215,15 @@ class SeededEnv:
         return obs if self.pixels else np.asarray(obs, dtype=np.float32)
 
 
-def make(task: str, *, shadow_size: int | None = None) -> SeededEnv:
-    """The evaluation environment of a task; `shadow_size` is the renderer's shadow map (None: 4096, the official)."""
+def make(task: str, *, shadow_size: int | None = None, made_with: Mapping[str, Any] | None = None) -> SeededEnv:
+    """The evaluation environment of a task; `shadow_size` is the renderer's shadow map (None: 4096, the official).
+
+    Given a dataset's provenance as `made_with`, it renders as that dataset was rendered, and warns where it differs.
+    """
+    if made_with is not None:
+        for line in data.mismatches(made_with, shadow_size):
+            warnings.warn(line, data.Mismatch, stacklevel=2)
+        shadow_size = shadow_size or made_with.get("shadow_size")
     return SeededEnv(task, shadow_size=shadow_size)
 
 
@@ -229,23 +237,3 @@ def maze(task: str) -> Maze | None:
     walls = np.asarray(env.maze_map) == 1
     walls.setflags(write=False)
     return Maze(walls, unit=float(env._maze_unit), offset=float(env._offset_x))
-
-
-def versions() -> dict[str, str]:
-    """The simulator versions that decide what an environment does."""
-    from importlib.metadata import version
-
-    return {"mujoco": mujoco.__version__, "ogbench": version("ogbench")}
-
-
-def mismatches(provenance: dict[str, Any], shadow_size: int | None = None) -> list[str]:
-    """One line for each way in which this machine's environments differ from those a dataset was made with."""
-    lines = []
-    for name, here in versions().items():
-        there = (provenance.get("versions") or {}).get(name)
-        if there is not None and there != here:
-            lines.append(f"the dataset was made with {name} {there}, this is {name} {here}: scores may differ")
-    made, used = provenance.get("shadow_size"), shadow_size or OFFICIAL_SHADOW_SIZE
-    if made is not None and made != used:
-        lines.append(f"the dataset was rendered with shadow size {made}, evaluation renders with {used}")
-    return lines

@@ -6,8 +6,10 @@ state environments still work while pixels end in one line that names the librar
 """
 
 import ctypes
+import importlib
 import os
 import platform
+import sys
 
 from dualgoal.errors import UserError
 
@@ -76,9 +78,19 @@ def choose() -> str:
 def require(what: str) -> None:
     """Raise a one-line error if nothing can be rendered here; `what` is the thing that needs it."""
     if os.environ.get("MUJOCO_GL", "").lower() not in (_OFF, "disabled", "off", "false", "0"):
+        _use_choice()
         return
     problems = missing()
     if not problems:
         raise UserError(f"{what} needs rendering, which MUJOCO_GL={os.environ['MUJOCO_GL']} switches off; unset it")
     parts = ", ".join(f"{backend} lacks {part}" for backend, part in problems.items())
     raise UserError(f"{what} needs headless rendering, but {parts}; {INSTALL}")
+
+
+def _use_choice() -> None:
+    """If MuJoCo was imported before us, without the choice, give it the backend now; it looks it up at each use."""
+    loaded, chosen = sys.modules.get("mujoco.gl_context"), os.environ.get("MUJOCO_GL", "")
+    if loaded is None or chosen not in ("egl", "osmesa"):
+        return
+    if loaded.GLContext.__module__ != f"mujoco.{chosen}":
+        loaded.GLContext = importlib.import_module(f"mujoco.{chosen}").GLContext  # type: ignore[attr-defined]
