@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dualgoal import machine, rollout, store
+from dualgoal import data, machine, rollout, store
 from dualgoal.errors import UserError
 from dualgoal.journal import Row
 from dualgoal.rollout import BLOCK, Episode, Job
@@ -258,6 +259,8 @@ def evaluate(
     run = store.read_run(path)
     if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
+    for line in data.mismatches(store.read_config(path).get("dataset") or {}):
+        warnings.warn(f"{path}: dataset {line}", data.Mismatch, stacklevel=2)
     step = policy.load(path, None if seeds is None else seeds[0], step).step
     count = run.episodes if episodes is None else episodes
     if count < 1:
