@@ -21,8 +21,9 @@ def algo(name: str, hidden=WIDTH, **options):
 
 
 def agent(rep_name: str, algo_name: str, hidden=WIDTH, *, shape=(3,), actions=2, frozen=False, **spec) -> Agent:
-    spec = Spec(shape, actions, **{"batch_size": 4, **spec})
-    return Agent(rep(rep_name, hidden), algo(algo_name, hidden), spec, frozen=frozen)
+    part = algo(algo_name, hidden)
+    spec = Spec(shape, actions, **{"batch_size": 4, "discrete": "continuous" not in part.actions, **spec})
+    return Agent(rep(rep_name, hidden), part, spec, frozen=frozen)
 
 
 def episodes(lengths) -> tuple[np.ndarray, np.ndarray]:

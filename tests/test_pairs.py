@@ -10,17 +10,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import small
 from jax import random
 
+import small
+from dualgoal.agent import Agent
 from dualgoal.algos import ALGOS
 from dualgoal.encoders import Impala
 from dualgoal.reps import REPS
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
-# Losses: VALUE is everything an algorithm learns values or critics by, POLICY its policy loss, KL the bottleneck's price.
-VALUE_LOSSES = {"gcivl": {"value"}, "crl": {"value"}, "gciql": {"value", "critic"}, "gcfbc": set(), "gcbc": set()}
+# VALUE is everything an algorithm learns values or critics by, POLICY its policy loss, KL the bottleneck's price.
+VALUE_LOSSES = {
+    "gcivl": {"value"},
+    "crl": {"value"},
+    "gciql": {"value", "critic"},
+    "gcfbc": set(),
+    "gcbc": set(),
+    "dqn": {"value"},
+}
 
 # What trains each network of a representation on vectors, under an algorithm that has a value loss ...
 VECTORS = {
@@ -66,6 +74,7 @@ OWN = {
     "gciql": {"value": "value", "critic": "critic", "actor": "actor"},
     "gcfbc": {"actor": "actor"},
     "gcbc": {"actor": "actor"},
+    "dqn": {"critic": "value"},
 }
 # What a representation calls the parts of its loss.
 PARTS = {
@@ -88,7 +97,7 @@ def allowed(rep: str, algo: str, kind: str) -> dict[str, set[str]]:
     moved: dict[str, set[str]] = {}
     for group, losses in table[rep].items():
         for loss in losses.split():
-            for name in {"VALUE": values, "POLICY": {"actor"}}.get(loss, {loss}):
+            for name in {"VALUE": values, "POLICY": {"actor"} & set(OWN[algo].values())}.get(loss, {loss}):
                 moved.setdefault(name, set()).add(group)
     for net, loss in OWN[algo].items():
         moved.setdefault(loss, set()).add(f"own {net}")
@@ -150,6 +159,12 @@ def gradients_by_loss(agent, rep_name: str, state, batch, key, monkeypatch) -> d
     return {name: pull({**zeros, name: jnp.ones(())})[0] for name in values}
 
 
+def matched(rep: str, algo: str, shape=SHAPES["vectors"]):
+    """An agent and data with the kind of actions that it uses."""
+    agent = small.agent(rep, algo, shape=shape)
+    return agent, small.data(shape, discrete=agent.spec.discrete)
+
+
 def moved_groups(tree) -> set[str]:
     return {name for name, leaves in groups(tree).items() if any(np.asarray(x).any() for x in leaves)}
 
@@ -157,7 +172,7 @@ def moved_groups(tree) -> set[str]:
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize(("rep", "algo"), PAIRS)
 def test_each_loss_moves_exactly_what_it_may(rep, algo, kind, monkeypatch):
-    agent, data = small.agent(rep, algo, shape=SHAPES[kind]), small.data(SHAPES[kind])
+    agent, data = matched(rep, algo, SHAPES[kind])
     state, key = agent.init(random.key(0)), random.key(1)
     batch = agent.sample(data, key, 0)
     found = {
@@ -170,10 +185,44 @@ def test_each_loss_moves_exactly_what_it_may(rep, algo, kind, monkeypatch):
     assert set().union(*table.values()) == set(groups(state.params)), "every network is trained by some loss"
 
 
+def losses_that_move(group: str, agent, rep: str, monkeypatch) -> set[str]:
+    shape = agent.spec.observation_shape
+    state, key = agent.init(random.key(0)), random.key(1)
+    batch = agent.sample(small.data(shape), key, 0)
+    found = gradients_by_loss(agent, rep, state, batch, key, monkeypatch)
+    return {loss for loss, gradient in found.items() if group in moved_groups(gradient)}
+
+
+@pytest.mark.parametrize("rep", ["tra", "byol"])
+def test_the_flow_loss_can_be_kept_out_of_phi(rep, monkeypatch):
+    """D5: the reference's reading as the switch."""
+    agent = Agent(small.rep(rep, flow_gradient=False), small.algo("gcfbc"), small.agent(rep, "gcfbc").spec)
+    assert "actor" not in losses_that_move("phi", agent, rep, monkeypatch)
+
+
+def test_the_actor_loss_can_be_kept_out_of_a_bottleneck_on_images(monkeypatch):
+    """D7: the paper's reading as the switch."""
+    spec = small.agent("vib", "gcivl", shape=SHAPES["images"]).spec
+    agent = Agent(small.rep("vib", pixel_actor_gradient=False), small.algo("gcivl"), spec)
+    assert losses_that_move("phi", agent, "vib", monkeypatch) == {"value", "KL"}
+
+
+def test_late_fusion_of_orig_has_a_pair_of_encoders_per_network():
+    """T3: nothing shared, and the value's pair has a slow copy."""
+    spec = small.agent("orig", "gcivl", shape=SHAPES["images"]).spec
+    state = Agent(small.rep("orig", fusion="late"), small.algo("gcivl"), spec).init(random.key(0))
+    count = lambda tree: sum(
+        isinstance(x, Impala) for x in jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, Impala))
+    )
+    assert (count(state.params["algo"]["value"]), count(state.params["algo"]["actor"])) == (2, 2)
+    assert count(state.targets["algo"]) == 2
+    assert state.params["encoders"] == {}
+
+
 @pytest.mark.parametrize(("rep", "algo"), PAIRS)
 def test_update_on_vectors(rep, algo):
     """Compiled: finite, traced once for many steps, and every network moves."""
-    agent, data = small.agent(rep, algo), small.data()
+    agent, data = matched(rep, algo)
     traces = []
 
     def counted(state, data, key):
@@ -193,7 +242,7 @@ def test_update_on_vectors(rep, algo):
 def test_update_on_images(rep, algo):
     """Run eagerly, because compiling thirty of these takes minutes. That jit would trace it once for any number of
     steps is shown by the abstract state: what comes out is what went in, so the second call meets the first's cache."""
-    agent, data = small.agent(rep, algo, shape=SHAPES["images"]), small.data(SHAPES["images"])
+    agent, data = matched(rep, algo, SHAPES["images"])
     start, key = agent.init(random.key(0)), random.key(1)
     traced = jax.jit(agent.update).trace(start, data, key)
     after, _ = traced.out_info

@@ -62,9 +62,7 @@ def test_two_states_by_hand():
     assert d[0, 0] == d[1, 1] == 0 and np.isinf(d[1, 0])
     assert d[0, 1] == pytest.approx(np.log(0.9 / 1.1) / np.log(0.9))
     assert d[0, 1] < 2  # the certainty equivalent, below the mean hitting time
-    np.testing.assert_allclose(
-        optimal_values(process, 0.9, reward="negative"), (values - 1) / 0.1, rtol=0, atol=1e-12
-    )
+    np.testing.assert_allclose(optimal_values(process, 0.9, reward="negative"), (values - 1) / 0.1, rtol=0, atol=1e-12)
 
 
 def test_one_way_ring_is_asymmetric():

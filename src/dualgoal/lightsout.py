@@ -2,7 +2,7 @@
 
 A board is a vector of n bits; pressing a button flips it and its orthogonal neighbours, so presses commute, each
 cancels itself, and a board is solved by linear algebra over GF(2). That gives d* three ways, which must agree: a search
-over boards from any start, one search from the dark board and d*(s, g) = D[s xor g], and the weight of the presses
+over boards from any start, one search from the dark board with d*(s, g) = D[s xor g], and the weight of the presses
 M^-1 (s xor g), the least over all press patterns with that effect where M is singular.
 """
 
@@ -165,14 +165,22 @@ def presses(puzzle: Puzzle, lights: Bits) -> jax.Array:
 
 def distance(puzzle: Puzzle, s: Bits, g: Bits) -> jax.Array:
     """d*(s, g), (...) float32: the weight of the lightest press pattern, infinite if there is none."""
-    difference = (jnp.asarray(s, jnp.float32) + jnp.asarray(g, jnp.float32)) % 2
+    now, then = jnp.broadcast_arrays(jnp.asarray(s, jnp.float32), jnp.asarray(g, jnp.float32))
+    difference = (now + then) % 2
     pattern = presses(puzzle, difference)
     if puzzle.invertible:
         return pattern.sum(-1)
-    lightest = ((pattern[..., None, :] + jnp.asarray(puzzle.quiet_patterns, jnp.float32)) % 2).sum(-1).min(-1)
+    quiet = jnp.asarray(puzzle.quiet_patterns, jnp.float32)
+    # |x xor k| = |x| + |k| - 2 x.k for every quiet pattern k, as one matrix product
+    weights = pattern.sum(-1, keepdims=True) - 2 * pattern @ quiet.T + _lead(quiet.sum(-1), pattern.ndim)
     # M is symmetric: what presses can make is what is orthogonal to every quiet pattern.
     reachable = ((difference @ jnp.asarray(puzzle.quiet.T, jnp.float32)) % 2 == 0).all(-1)
-    return jnp.where(reachable, lightest, jnp.inf)
+    return jnp.where(reachable, weights.min(-1), jnp.inf)
+
+
+def _lead(x: jax.Array, ndim: int) -> jax.Array:
+    """A vector with leading axes of length one: silent promotion of ranks is an error under test."""
+    return x.reshape((1,) * (ndim - 1) + x.shape)
 
 
 def anchor_distances(puzzle: Puzzle, anchors: Bits, boards: Bits) -> jax.Array:
@@ -186,7 +194,7 @@ def anchor_distances(puzzle: Puzzle, anchors: Bits, boards: Bits) -> jax.Array:
             "are infinitely far from an anchor; choose an invertible board such as 3x3, 4x5 or 4x6"
         )
     x_anchor, x = presses(puzzle, anchors), presses(puzzle, boards)
-    return x_anchor.sum(-1) + x @ (1 - 2 * x_anchor).T
+    return _lead(x_anchor.sum(-1), x.ndim) + x @ (1 - 2 * x_anchor).T
 
 
 # Tables of all 2^n boards, by integer operations ----------------------------------------------------------------------

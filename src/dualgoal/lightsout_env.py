@@ -1,20 +1,32 @@
-"""Lights Out as a Gymnasium environment, for people who bring their own agent (section 8 of the method).
+"""Lights Out as a Gymnasium environment, and what an agent sees of its boards (section 8 of the method).
 
 Observations and goals are float32 bit vectors as in `lightsout.random_dataset`; an episode ends at the goal or after as
-many presses as there are buttons, which is the diameter of an invertible board.
+many presses as there are buttons, which is the diameter of an invertible board. A `View` turns bits into what a run of
+the experiment trains on, and `Seeded` is the environment of such a run as `envs.make` gives it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import gymnasium
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from dualgoal.errors import UserError
+from dualgoal import lightsout
+from dualgoal.data import Dataset
+from dualgoal.errors import UserError, unknown
 from dualgoal.lightsout import Puzzle, distance, random_boards, task_boards
 
 CELL = 16  # pixels per light
+ANCHORS = 64
+SCALINGS = ("raw", "standardised")
 
 
 class LightsOut(gymnasium.Env[np.ndarray, np.int64]):
@@ -89,3 +101,87 @@ class LightsOut(gymnasium.Env[np.ndarray, np.int64]):
             "success": bool((self.board == self.goal).all()),
             "distance": float(distance(self.puzzle, self.board, self.goal)),
         }
+
+
+@dataclass(frozen=True)
+class View:
+    """What an agent sees of a board: its bits, or its distances from 64 random boards. Its name is the run's task."""
+
+    puzzle: Puzzle
+    ideal: bool = False
+    scaling: str = "raw"  # A2: distances as they are, or (d - n/2) / sqrt(n/4), which has mean 0 and variance 1
+    anchor_seed: int = 0  # A4: one draw of anchors for all training seeds
+
+    def __post_init__(self) -> None:
+        if self.scaling not in SCALINGS:
+            raise unknown("scaling", self.scaling, SCALINGS)
+
+    @property
+    def task(self) -> str:
+        options = [self.scaling] * (self.scaling != "raw") + [f"anchors{self.anchor_seed}"] * (self.anchor_seed != 0)
+        return "-".join(["lightsout", str(self.puzzle), *(["ideal", *options] if self.ideal else [])])
+
+    @classmethod
+    def parse(cls, task: str) -> View:
+        """The view whose name is `task`."""
+        found = re.fullmatch(r"lightsout-([^-]+)(-ideal)?(-standardised)?(?:-anchors(\d+))?", task)
+        view = found and cls(
+            Puzzle.parse(found[1]), bool(found[2]), "standardised" if found[3] else "raw", int(found[4] or 0)
+        )
+        if not view or view.task != task:
+            raise UserError(
+                f"task '{task}': expected lightsout-ROWSxCOLUMNS[-ideal[-standardised]], as lightsout-4x5-ideal"
+            )
+        return view
+
+    @cached_property
+    def anchors(self) -> np.ndarray:
+        return lightsout.random_boards(self.puzzle, ANCHORS, np.random.default_rng([64, self.anchor_seed]))
+
+    def __call__(self, boards: lightsout.Bits) -> jax.Array:
+        """(..., n) zeros and ones -> (..., n) or (..., 64) float32."""
+        if not self.ideal:
+            return jnp.asarray(boards, jnp.float32)
+        d, n = lightsout.anchor_distances(self.puzzle, self.anchors, boards), self.puzzle.buttons
+        return d if self.scaling == "raw" else (d - n / 2) / (n / 4) ** 0.5
+
+    def dataset(self, episodes: int, length: int, seed: int) -> Dataset:
+        """Random presses, seen through this view."""
+        bits = lightsout.random_dataset(self.puzzle, episodes, length, seed=seed)
+        seen = np.asarray(jax.jit(self)(bits.observations))
+        facts = bits.provenance | {"view": self.task, "sha256": hashlib.sha256(seen.tobytes()).hexdigest()}
+        return dataclasses.replace(bits, observations=seen, task=self.task, provenance=facts)
+
+
+class Seeded:
+    """The puzzle as `envs.make` gives environments: observations and goals as the task's view shows them."""
+
+    def __init__(self, task: str) -> None:
+        self.task, self.view = task, View.parse(task)
+        self.raw = LightsOut(str(self.view.puzzle), render_mode="rgb_array")
+        self.max_steps, self.action_dim = self.raw.max_steps, self.view.puzzle.buttons
+        self.num_tasks = len(task_boards(self.view.puzzle)[0])
+        self._see = jax.jit(self.view)
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        return (ANCHORS if self.view.ideal else self.view.puzzle.buttons,)
+
+    def reset(self, seed: int, task_id: int | None = None, render_goal: bool = False) -> tuple[np.ndarray, dict]:
+        rng = np.random.default_rng(seed)
+        task_id = int(rng.integers(1, self.num_tasks + 1)) if task_id is None else task_id
+        board, info = self.raw.reset(seed=seed, options={"task_id": task_id})
+        return self._seen(board), info | {"goal": self._seen(info["goal"]), "task_id": task_id}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        board, reward, terminated, truncated, info = self.raw.step(action)
+        return self._seen(board), reward, terminated, truncated, info | {"goal": self._seen(info["goal"])}
+
+    def render(self) -> Any:
+        return self.raw.render()
+
+    def close(self) -> None:
+        self.raw.close()
+
+    def _seen(self, board: np.ndarray) -> np.ndarray:
+        return np.asarray(self._see(board))

@@ -1,0 +1,154 @@
+"""The Lights Out experiment as an ordinary run: its settings, its views, on-device evaluation, and a solved board."""
+
+import numpy as np
+import pytest
+
+from dualgoal import config, lightsout, policy, store
+from dualgoal import lightsout_experiment as experiment
+from dualgoal.errors import UserError
+from dualgoal.journal import read_rows
+from dualgoal.lightsout import Puzzle
+from dualgoal.lightsout_env import ANCHORS, Seeded, View
+from dualgoal.reps import Dual, Orig
+from dualgoal.rollout import episodes
+
+SMALL = {"algo.hidden": [64, 64], "batch_size": 64, "lr": 2e-3, "tau": 0.05}
+
+
+def test_preset_is_table_t8():
+    run = experiment.preset("4x6", "ideal")
+    assert (run.lr, run.discount, run.tau, run.batch_size, run.steps) == (1e-4, 0.95, 0.005, 1024, 1_000_000)
+    assert run.algo.hidden == (1024,) * 4 and run.seeds == (0, 1, 2, 3) and run.episodes == 15
+    goals = run.algo.streams["value"]
+    assert (goals.current, goals.geometric, goals.uniform, goals.random) == (0.2, 0, 0.5, 0.3)
+    assert run.success == "state" and run.eval_every == 100_000
+    assert isinstance(run.rep, Orig) and isinstance(experiment.preset("4x5", "dual").rep, Dual)
+    assert config.from_dict(config.to_dict(run)) == run
+    ids = {experiment.preset(size, rep).id for size in ("4x5", "4x6") for rep in experiment.REPS}
+    assert len(ids) == 6
+
+
+def test_a_view_is_its_name():
+    for view in (View(Puzzle(4, 5)), View(Puzzle(4, 6), True), View(Puzzle(3, 3), True, "standardised", 7)):
+        assert View.parse(view.task) == view
+    assert View(Puzzle(4, 5), ideal=True).task == "lightsout-4x5-ideal"
+
+
+def test_ideal_views_hold_distances():
+    view, scaled = View(Puzzle(4, 5), True), View(Puzzle(4, 5), True, "standardised")
+    data = view.dataset(episodes=200, length=25, seed=0)
+    assert data.observations.shape == (200 * 26, ANCHORS) and data.action_dim == 20
+    assert data.observations.min() >= 0 and data.observations.max() <= 20
+    assert abs(data.observations.mean() - 10) < 0.1
+    other = scaled.dataset(episodes=200, length=25, seed=0)
+    assert abs(other.observations.mean()) < 0.05 and abs(other.observations.std() - 1) < 0.05
+    assert data.provenance["sha256"] != other.provenance["sha256"]
+    bits = View(Puzzle(4, 5)).dataset(episodes=200, length=25, seed=0)
+    np.testing.assert_array_equal(bits.actions, data.actions)
+    np.testing.assert_array_equal(np.asarray(view(bits.observations)), data.observations)
+    assert (View(Puzzle(4, 5), True, anchor_seed=1).anchors != view.anchors).any()
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory):
+    """A 3x3 board solved by a small network, two seeds."""
+    out = tmp_path_factory.mktemp("lightsout") / "run"
+    run = experiment.preset("3x3", "ideal", seeds=(0, 1), steps=2500, scaling="standardised", **SMALL)
+    return experiment.lightsout_run(run, out, trajectories=1000, quiet=True)
+
+
+def test_ideal_solves_all_pairs_of_a_board(solved):
+    assert experiment.all_pairs(solved, seed=0) == 1.0
+
+
+def test_a_run_is_an_ordinary_run(solved):
+    rows = read_rows(solved / "eval.jsonl")
+    assert len(rows) == 10 * 2 * 5 and {row["task"] for row in rows} == {1, 2, 3, 4, 5}
+    assert all(row["success"] in (0.0, 1.0) and row["successes"] == 15 * row["success"] for row in rows)
+    assert store.read_run(solved).task == "lightsout-3x3-ideal-standardised"
+    first, last = ([row for row in rows if row["step"] == step] for step in (250, 2500))
+    assert np.mean([row["success"] for row in first]) < 0.5
+    assert [row["length"] for row in last] == 2 * [2, 5, 8, 9, 7]  # optimal, both seeds
+
+
+def test_on_device_and_environment_agree(solved):
+    env = Seeded(store.read_run(solved).task)
+    for step in store.steps(solved):
+        loaded = policy.load(solved, seed=1, step=step)
+        for row in [r for r in read_rows(solved / "eval.jsonl") if r["step"] == step and r["seed"] == 1]:
+            played = episodes([env], loaded.act_block, row["task"], first=0, count=1)[0]
+            assert (float(played.success), float(played.length)) == (row["success"], row["length"])
+
+
+def test_running_again_finds_it_complete_and_other_data_are_refused(solved):
+    run = store.read_run(solved)
+    before = (solved / "eval.jsonl").read_bytes()
+    experiment.lightsout_run(run, solved, trajectories=1000, quiet=True)
+    assert (solved / "eval.jsonl").read_bytes() == before
+    with pytest.raises(UserError, match="other data"):
+        experiment.lightsout_run(run, solved, trajectories=1001, quiet=True)
+
+
+def test_learned_dual_trains_under_dqn(tmp_path, quick_compile):
+    options = SMALL | {"rep.hidden": [16], "rep.dim": 8, "algo.hidden": [16]}
+    run = experiment.preset("3x3", "dual", seeds=(0,), steps=4, **options)
+    out = experiment.lightsout_run(run, tmp_path / "run", trajectories=50, quiet=True)
+    assert np.isfinite([row["rep/loss"] for row in read_rows(out / "metrics.jsonl")]).all()
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What would be trained, instead of training it."""
+    calls = []
+    monkeypatch.setattr(experiment, "lightsout_run", lambda run, out, **options: calls.append((run, options)))
+    return calls
+
+
+def test_experiment_takes_every_open_choice(asked):
+    experiment.experiment(
+        "x", "3x3", "ideal", seeds=(0,), steps=40, batch_size=16, hidden=(16,), scaling="standardised",
+        network="onehot", double=True, loss="huber", success="row", trajectories=50, anchor_seed=3,
+    )  # fmt: skip
+    experiment.experiment("x", "4x5", "dual", hidden=(32,))
+    (run, options), (learned, _) = asked
+    assert run.task == "lightsout-3x3-ideal-standardised-anchors3" and run.success == "row"
+    assert (run.algo.network, run.algo.double, run.algo.loss, run.eval_every) == ("onehot", True, "huber", 4)
+    assert options["trajectories"] == 50
+    assert learned.rep.hidden == learned.algo.hidden == (32,) and learned.task == "lightsout-4x5"
+
+
+def test_defaults_of_the_command_are_the_preset(asked):
+    for size in ("4x5", "4x6"):
+        for rep in experiment.REPS:
+            experiment.experiment("x", size, rep)
+            assert asked[-1][0] == experiment.preset(size, rep)
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda: experiment.preset("4x5", "vib"), "orig, ideal, dual"),
+        (lambda: experiment.preset("0x3", "orig"), "at least 1"),
+        (lambda: experiment.preset("five", "orig"), "ROWSxCOLUMNS"),
+        (lambda: experiment.preset("5x6", "orig"), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
+        (lambda: experiment.preset("4x5", "ideal", scaling="log"), "unknown scaling 'log'"),
+        (lambda: experiment.preset("4x5", "orig", colour=1), "colour"),
+        (lambda: View.parse("lightsout-4x5-deal"), "expected lightsout-ROWSxCOLUMNS"),
+        (lambda: View(Puzzle(4, 4), True)(np.zeros(16)), "rank 12 of 16"),
+        (lambda: experiment.lightsout_run(experiment.preset("4x5", goal_noise=0.1), "x"), "without noise"),
+        (lambda: experiment.lightsout_run(experiment.preset("4x5"), "x", trajectories=0), "at least 1"),
+    ],
+)
+def test_bad_input_says_what_is_possible(use, words):
+    with pytest.raises(UserError, match=words):
+        use()
+
+
+def test_evaluation_tasks_are_the_published_ones():
+    starts, goals = lightsout.task_boards(Puzzle(4, 6))
+    env = Seeded("lightsout-4x6")
+    for task in range(5):
+        board, info = env.reset(seed=0, task_id=task + 1)
+        np.testing.assert_array_equal(board, starts[task])
+        np.testing.assert_array_equal(info["goal"], goals[task])
+    assert env.num_tasks == 5 and env.max_steps == 24 and env.observation_shape == (24,)
