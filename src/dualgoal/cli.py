@@ -82,16 +82,31 @@ def data_info(path: Path, /, json: bool = False, plot: Path | None = None, task:
     _print(describe.info(path, task=task, plot=plot), json, describe.text)
 
 
-def data_import(source: str, /, out: Path, task: str | None = None) -> None:
-    """Bring your own: an npz with other key names, a folder of per-episode npz files, or a Minari dataset.
+def data_import(
+    source: str,
+    /,
+    out: Path,
+    task: str | None = None,
+    key: tuple[str, ...] = (),
+    observation_keys: tuple[str, ...] = (),
+    scale_actions: bool = False,
+) -> None:
+    """Bring your own: an npz with other key names, a folder of per-episode npz files, or a Minari dataset (minari:ID).
 
     Args:
         out: Folder for the result.
         task: Name of the dataset; default: from the source.
+        key: Names in the files that are not found by themselves, as observations=NAME.
+        observation_keys: Parts of dict observations to join.
+        scale_actions: Map the range of each action coordinate onto [-1, 1].
     """
     from dualgoal import importers
 
-    print(importers.import_dataset(source, out, task=task))
+    print(
+        importers.import_dataset(
+            source, out, task=task, keys=key, observation_keys=observation_keys, scale_actions=scale_actions
+        )
+    )
 
 
 def eval_(
@@ -178,17 +193,78 @@ def reproduce(
     print(done.json if json else done.text)
 
 
-def theory(json: bool = False, seed: int = 0, out: Path | None = None) -> None:
+def theory(json: bool = False, seed: int = 0, plot: Path | None = None) -> None:
     """Check the theorems exactly on finite processes.
 
     Args:
         json: Print JSON.
         seed: Seed of the random processes.
-        out: Draw the gallery of distance fields into this folder.
+        plot: Draw the gallery of distance fields into this folder instead.
     """
     from dualgoal import theory as library
 
-    library.main(json=json, seed=seed, out=out)
+    library.main(json=json, seed=seed, plot=plot)
+
+
+def lightsout(
+    out: Path,
+    size: str = "4x5",
+    rep: Literal["orig", "ideal", "dual"] = "ideal",
+    seeds: tuple[int, ...] = (0, 1, 2, 3),
+    steps: int = 1_000_000,
+    batch_size: int = 1024,
+    hidden: tuple[int, ...] = (1024, 1024, 1024, 1024),
+    lr: float = 1e-4,
+    tau: float = 0.005,
+    eval_every: int | None = None,
+    scaling: Literal["raw", "standardised"] = "raw",
+    network: Literal["heads", "onehot"] = "heads",
+    double: bool = False,
+    loss: Literal["squared", "huber"] = "squared",
+    success: Literal["state", "row"] = "state",
+    precision: Literal["float32", "tf32", "bf16"] = "float32",
+    trajectories: int = 40_000,
+    length: int = 25,
+    data_seed: int = 0,
+    anchor_seed: int = 0,
+    pairs: bool = False,
+    quiet: bool = False,
+) -> None:
+    """DQN on Lights Out with bits, exact distances or a learned representation; run again: resumes.
+
+    Args:
+        out: The run directory.
+        size: Board, rows x columns: 3x3, 4x5 or 4x6.
+        rep: Bits (orig), exact distances from 64 boards (ideal, the paper's), or learned (dual).
+        seeds: Training seeds.
+        steps: Gradient steps.
+        batch_size: Transitions per step.
+        hidden: Hidden layers.
+        lr: Learning rate.
+        tau: Rate of the target network.
+        eval_every: Steps between evaluations; default: a tenth of the steps.
+        scaling: Distances as they are, or with mean 0 and variance 1.
+        network: One output per action, or the action as an input.
+        double: Double-DQN.
+        loss: Squared or Huber error.
+        success: A goal is reached by an equal board, or only by the same row of the data.
+        precision: Arithmetic of matrix products.
+        trajectories: Episodes of random presses in the data.
+        length: Presses per episode.
+        data_seed: Seed of the data.
+        anchor_seed: Seed of the 64 boards.
+        pairs: Afterwards, try all pairs of boards (up to 12 buttons).
+        quiet: No progress.
+    """
+    from dualgoal import lightsout_experiment as library
+
+    path = library.experiment(
+        out, size, rep, seeds=seeds, steps=steps, batch_size=batch_size, hidden=hidden, lr=lr, tau=tau,
+        eval_every=eval_every, scaling=scaling, network=network, double=double, loss=loss, success=success,
+        precision=precision, trajectories=trajectories, length=length, data_seed=data_seed, anchor_seed=anchor_seed,
+        quiet=quiet,
+    )  # fmt: skip
+    print(library.summary(path, pairs=pairs))
 
 
 def export(run: Path, /, out: Path, seed: int | None = None, step: int | None = None) -> None:
@@ -262,6 +338,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "data import": data_import,
     "reproduce": reproduce,
     "theory": theory,
+    "lightsout": lightsout,
     "export": export,
     "bench": bench,
     "doctor": doctor,

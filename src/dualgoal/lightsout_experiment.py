@@ -19,7 +19,7 @@ from jax import random
 from dualgoal import config, lightsout, policy, store, train
 from dualgoal.agent import Agent
 from dualgoal.errors import UserError, unknown
-from dualgoal.journal import Row
+from dualgoal.journal import Row, read_rows
 from dualgoal.lightsout import Puzzle
 from dualgoal.lightsout_env import View
 from dualgoal.rollout import Job
@@ -206,3 +206,15 @@ def all_pairs(path: str | Path, seed: int | None = None, *, batch: int = 16_384)
     blocks = np.split(pairs, range(batch, len(pairs), batch))
     solved = [solve(loaded.params, every[block // len(every)], every[block % len(every)]) for block in blocks]
     return float(sum(solved)) / len(pairs)
+
+
+def summary(path: str | Path, *, pairs: bool = False) -> str:
+    """The last evaluation of each seed in words and, for small boards, the share of all pairs that it solves."""
+    loaded = policy.load(path)
+    rows = [row for row in read_rows(Path(path) / "eval.jsonl") if row["step"] == loaded.step]
+    lines = []
+    for seed in loaded.run.seeds:
+        solved = [str(row["task"]) for row in rows if row["seed"] == seed and row["success"]]
+        text = f"seed {seed}, step {loaded.step:,}: solves tasks {', '.join(solved) or 'none'}"
+        lines.append(text + (f"; {all_pairs(path, seed):.4%} of all pairs" if pairs else ""))
+    return "\n".join(lines)

@@ -6,9 +6,10 @@ certificate of `theorems.py` with the bound it has to meet. The negative control
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from json import dumps as json_of
+from pathlib import Path
 
 import numpy as np
 
@@ -124,4 +125,30 @@ def _universality(rng: np.random.Generator, states: int, dims: Sequence[int]) ->
 def as_json(rows: Sequence[Row]) -> str:
     """A list of rows with check, process, states, deviation, passed; an infinite deviation is null."""
     finite = lambda row: asdict(row) | {"deviation": row.deviation if np.isfinite(row.deviation) else None}
-    return json.dumps([finite(row) for row in rows], indent=1)
+    return json_of([finite(row) for row in rows], indent=1)
+
+
+def line(row: Row) -> str:
+    verdict = "ok" if row.passed else "FAILED"
+    return f"{row.check:<40}  {row.process:<16}  {row.states:>6}  {row.deviation:>9.2e}  {verdict}"
+
+
+def main(*, json: bool = False, seed: int = 0, plot: Path | None = None) -> None:
+    """What `dualgoal theory` does: check and print, row by row, or draw. Ends with status 1 if a check failed."""
+    if plot is not None:
+        from dualgoal import gallery
+
+        for path in gallery.draw(plot):
+            print(path)
+        return
+    rows = []
+    if not json:
+        print(f"{'check':<40}  {'process':<16}  {'states':>6}  deviation")
+    for row in checks(seed=seed):
+        rows.append(row)
+        if not json:
+            print(line(row), flush=True)
+    failed = sum(not row.passed for row in rows)
+    print(as_json(rows) if json else f"{len(rows) - failed} of {len(rows)} checks passed")
+    if failed:
+        raise SystemExit(1)
