@@ -52,7 +52,9 @@ def test_strange_names_are_given_by_hand(tmp_path):
         importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"observations": "y"})
     with pytest.raises(UserError, match="no key is called 'goals'"):
         importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"goals": "y"})
-    keys = {"observations": "x", "terminals": "stop"}
+    with pytest.raises(UserError, match="'observations' is not a pair"):
+        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=["observations"])
+    keys = ["observations=x", "terminals=stop"]
     importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=keys, task="mine")
     assert both(tmp_path / "out", "mine")[0].rows == sum(LENGTHS[:3])
 

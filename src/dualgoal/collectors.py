@@ -21,6 +21,7 @@ from dualgoal.experts import Expert
 from dualgoal.mazes import Cell
 
 Episode = dict[str, np.ndarray]
+SIZES = {"cube": ("-single-", "-double-"), "antsoccer": ("-arena-",)}  # where the method describes no other
 POINT_NOISE, WALK_NOISE = 0.5, 0.2  # standard deviation of the noise on every action coordinate
 
 
@@ -42,6 +43,9 @@ def check(task: str, experts: Mapping[str, Expert]) -> None:
     envs.check(task)
     if not task.endswith(("-navigate-v0", "-play-v0")):
         raise UserError(f"'{task}': only navigate and play datasets can be generated; fetch this one instead")
+    if envs.family(task) in SIZES and not any(size in task for size in SIZES[envs.family(task)]):
+        sizes = " and ".join(SIZES[envs.family(task)])
+        raise UserError(f"'{task}': of this family only {sizes} can be generated; fetch this one instead")
     if missing := [skill for skill in skills(task) if skill not in experts]:
         raise UserError(
             f"'{task}' needs a trained walking policy ({', '.join(missing)}); give one with --expert FILE.safetensors "

@@ -42,17 +42,18 @@ def import_dataset(
     out: str | Path,
     *,
     task: str | None = None,
-    keys: Mapping[str, str] | None = None,
+    keys: Mapping[str, str] | Sequence[str] = (),
     observation_keys: Sequence[str] = (),
     scale_actions: bool = False,
 ) -> Path:
     """Write SRC as `TASK.npz` and `TASK-val.npz` in `out`; returns the training file.
 
     `src` is an npz file, a folder of npz files with one episode each, or `minari:ID` (or a Minari folder). `keys` maps
-    our names to those in the files where they are not found by themselves; `observation_keys` says which parts of dict
-    observations to join; `scale_actions` maps each action coordinate's range onto [-1, 1].
+    our names to those in the files where they are not found by themselves (or lists pairs `ours=theirs`);
+    `observation_keys` says which parts of dict observations to join; `scale_actions` maps the range of each action
+    coordinate onto [-1, 1].
     """
-    source = _open(src, dict(keys or {}), list(observation_keys))
+    source = _open(src, _pairs(keys), list(observation_keys))
     folder = Path(out).expanduser()
     name = task or Path(str(src).removeprefix("minari:").rstrip("/")).stem.replace(" ", "-")
     if name in ("", ".", "..") or "/" in name or name.endswith("-val"):
@@ -63,6 +64,14 @@ def import_dataset(
         raise UserError(f"{src}: holds {len(source.episodes)} episode; at least 2 are needed, as one is for validation")
     survey = _survey(source, scale_actions)
     return _write(source, survey, folder, name)
+
+
+def _pairs(keys: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+    if isinstance(keys, Mapping):
+        return dict(keys)
+    if wrong := [pair for pair in keys if "=" not in pair]:
+        raise UserError(f"--key '{wrong[0]}' is not a pair; write it as observations=NAME")
+    return dict(pair.split("=", 1) for pair in keys)
 
 
 def _open(src: str | Path, keys: dict[str, str], observation_keys: list[str]) -> Source:
