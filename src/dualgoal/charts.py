@@ -13,7 +13,7 @@ import numpy as np
 from dualgoal.markup import Markup, join, tag
 
 WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 46, 14, 12, 40
+LEFT, RIGHT, TOP, BOTTOM = 50, 26, 14, 42
 COLOURS = 8
 DASHES = ("", "7 4", "2 3", "9 3 2 3")
 
@@ -47,7 +47,7 @@ def chart(
     ]
     view = f"0 0 {WIDTH} {HEIGHT}"
     picture = tag("svg", body, viewBox=view, role="img", aria_label=f"{title}. {_alternative(lines)}", class_="chart")
-    return tag("figure", picture, _legend(lines), tag("figcaption", title))
+    return tag("figure", tag("figcaption", title), picture, _legend(lines))
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def _grid(scale: _Scale, x_label: str, y_label: str) -> Markup:
         parts.append(tag("text", amount(value), x=scale.x(value), y=HEIGHT - BOTTOM + 16, text_anchor="middle"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(tag("text", x_label, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text_anchor="middle", class_="axis"))
-    turned = f"rotate(-90 12 {middle})"
-    parts.append(tag("text", y_label, x=12, y=middle, transform=turned, text_anchor="middle", class_="axis"))
+    turned = f"rotate(-90 15 {middle})"
+    parts.append(tag("text", y_label, x=15, y=middle, transform=turned, text_anchor="middle", class_="axis"))
     return join(parts)
 
 

@@ -91,25 +91,29 @@ Explorer = tuple[Shown, dict[str, Any]]
 
 
 def _explorers(runs: Sequence[Shown], data_path: str | Path | None, problems: list[str]) -> list[Explorer]:
-    """Distance tables, dual representations first; what has none is said."""
-    order = sorted(runs, key=lambda run: run.view.part("rep") != "dual")
+    """Distance tables, dual representations first. A dual run without one is a gap; for the others it is a bonus."""
     out: list[Explorer] = []
-    for run in order:
-        if len(out) == MAX_EXPLORERS:
-            problems.append(f"{run.view.path}: no distance explorer, a page holds {MAX_EXPLORERS}")
-            continue
-        table = explorer.kept(run.view.path)
-        if table is None:
-            try:
-                table = explorer.explore(run.view.path, data=data_path)
-            except UserError as error:
-                problems.append(f"{run.view.path}: no distance explorer: {error}")
-                continue
-            except Exception as error:  # a foreign directory may break anything; the page is still worth having
-                problems.append(f"{run.view.path}: no distance explorer: {type(error).__name__}: {error}")
-                continue
-        out.append((run, table))
+    for dual in (True, False):
+        for run in (r for r in runs if (r.view.part("rep") == "dual") == dual):
+            found = _distances(run, data_path) if len(out) < MAX_EXPLORERS else f"a page holds {MAX_EXPLORERS}"
+            if isinstance(found, dict):
+                out.append((run, found))
+            elif dual:
+                problems.append(f"{run.view.path}: no distance explorer: {found}")
     return out
+
+
+def _distances(run: Shown, data_path: str | Path | None) -> dict[str, Any] | str:
+    """The run's table of distances, or why there is none."""
+    path = run.view.path
+    if (table := explorer.kept(path)) is not None:
+        return table
+    try:
+        return explorer.explore(path, data=data_path)
+    except UserError as error:
+        return str(error).removeprefix(f"{path}: ")
+    except Exception as error:  # a foreign directory may break anything; the page is still worth having
+        return f"{type(error).__name__}: {error}"
 
 
 def _parts(
@@ -127,7 +131,9 @@ def _parts(
         parts.append(("distances", "What the runs think is far", join([_how(), shown])))
     if any(run.view.scores().tasks for run in runs):
         parts.append(("goals", "Success per goal", sections.per_task(runs)))
-    filled = [f for name in tables.TABLES if (f := compare.fill(name, found)).has_ours()]
+    own = {record.table for record in found}
+    filled = [compare.fill(name, found) for name in tables.TABLES if name in own]
+    filled = [f for f in filled if f.has_ours()]
     if filled:
         judged = sections.claims(claims.lines(found))
         parts.append(("paper", "Beside the paper", join([[sections.paper_table(f) for f in filled], judged])))

@@ -15,6 +15,7 @@ from dualgoal.scores import Scores, scores
 
 Row = dict[str, Any]
 MAX_NAMED = 3  # how many bad lines or foreign files are named before the rest is counted
+UNSAID = {"seeds", "eval_every", "save_every", "log_every"}  # not worth a place in a run's label
 KNOWN_FILES = {"config.json", "metrics.jsonl", "eval.jsonl", "noise.jsonl", "timing.jsonl", "distances.json", "lock"}
 KNOWN_FOLDERS = {"checkpoints", "videos", "tensorboard", "wandb"}
 
@@ -164,7 +165,7 @@ def labels(views: list[RunView]) -> list[str]:
     out = []
     for i, view in enumerate(views):
         twins = [j for j in range(len(views)) if plain[j] == plain[i] and views[j].task == view.task]
-        names = sorted({name for j in twins for name in flats[j] if name != "seeds"})
+        names = sorted({name for j in twins for name in flats[j] if name not in UNSAID})
         differing = [n for n in names if len({json.dumps(flats[j].get(n)) for j in twins}) > 1]
         extra = ", ".join(f"{n.removeprefix('rep.').removeprefix('algo.')} {flats[i].get(n)}" for n in differing[:3])
         out.append(f"{plain[i]} ({extra})" if extra else plain[i])

@@ -68,7 +68,11 @@ def cell(content: Any, value: Any = None, **attributes: Any) -> Markup:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Markup]], *, caption: str, class_: str = "sortable") -> Markup:
     """A table in a frame that scrolls on its own; sortable ones get buttons from the page's script."""
-    head = tag("thead", tag("tr", [tag("th", name, scope="col") for name in heads]))
+    numeric = [bool(rows) and "data-value" in rows[0][i] for i in range(len(heads))]
+    names = [
+        tag("th", name, scope="col", class_="number" if n else None) for name, n in zip(heads, numeric, strict=True)
+    ]
+    head = tag("thead", tag("tr", names))
     body = tag("tbody", [tag("tr", list(row)) for row in rows])
     frame = {"class_": "frame", "tabindex": 0, "role": "region", "aria_label": caption}
     return tag("div", tag("table", tag("caption", caption), head, body, class_=class_), **frame)
@@ -145,8 +149,10 @@ def paper_table(filled: Filled) -> Markup:
     lines += [filled.average] if filled.average else []
     rows = [[cell(line.name), *(_slot(slot) for slot in line.slots.values())] for line in lines]
     caption = f"{filled.title} ({filled.name}, {filled.label})"
-    notes = [tag("li", note) for note in typeset.notes(filled)]
-    return join([table(["task", *filled.headings.values()], rows, caption=caption), tag("ul", notes, class_="notes")])
+    notes = [tag("li", note) for note in typeset.notes(filled) if note not in filled.settings]
+    settings = tag("li", "; ".join(filled.settings))
+    body = table(["task", *filled.headings.values()], rows, caption=caption)
+    return join([body, tag("ul", notes, settings, class_="notes")])
 
 
 def _slot(slot: Slot) -> Markup:
