@@ -1,5 +1,5 @@
-"""Strict numerics for every test: shapes are checked at run time, silent rank promotion is an error, and in the tests of
-the core every warning is one too.
+"""Strict numerics for every test: shapes are checked at run time, silent rank promotion is an error, and in the tests
+of the core every warning is one too.
 
 `quick_compile` switches XLA's optimisations off for tests that compile many programs once. Tests of bit-equality do
 without it. It is a property of compilation, not of a process, so both kinds can share a worker.
@@ -14,12 +14,12 @@ install_import_hook([f"dualgoal.{name}" for name in CHECKED], "beartype.beartype
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-CORE = ("losses", "nets", "encoders", "reps", "algos", "agent", "sampler", "parity", "grid", "docs_new_representation")
+STRICT = [*CHECKED, "pairs", "seeds", "parity", "grid", "new_representation"]
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.stem.removeprefix("test_") in CORE:
+        if item.path.stem.removeprefix("test_") in STRICT:
             item.add_marker(pytest.mark.filterwarnings("error"))
 
 

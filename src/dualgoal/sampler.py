@@ -66,9 +66,20 @@ def geometric_future(rows: Rows, fin: Rows, bits: Bits, gamma: float) -> Rows:
 
 
 def uniform_future(rows: Rows, fin: Rows, bits: Bits) -> Rows:
-    """Uniform on {rows+1..fin}, end points at half weight. Rounding the small difference is exact at any row number."""
-    span = fin - jnp.minimum(rows + 1, fin)
-    return fin - jnp.round(unit(bits) * span.astype(jnp.float32)).astype(jnp.int32)
+    """Uniform on {rows+1..fin}, end points at half weight: fin - round(u (fin - lo)), exact at any row number."""
+    return fin - rounded_share(bits, fin - jnp.minimum(rows + 1, fin))
+
+
+def rounded_share(bits: Bits, n: Rows) -> Rows:
+    """round(bits / 2^32 * n) without an error: the 64-bit product from 16-bit halves, its low word only rounding.
+
+    A float32 product would fall on the wrong side of a half for two rows in a hundred thousand.
+    """
+    n = n.astype(jnp.uint32)
+    high, low, n_high, n_low = bits >> 16, bits & 0xFFFF, n >> 16, n & 0xFFFF
+    middle = high * n_low + (low * n_low >> 16)
+    lower = low * n_high + (middle & 0xFFFF)
+    return (high * n_high + (middle >> 16) + (lower >> 16) + (lower >> 15 & 1)).astype(jnp.int32)
 
 
 def goal_rows(data: Data, rows: Rows, fin: Rows, mix: GoalMix, bits: Block, gamma: float) -> Rows:

@@ -1,0 +1,126 @@
+"""The networks of section 3, detail by detail, where they differ from what a library would do by default."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+
+from dualgoal import nets
+from dualgoal.types import Spec
+
+SPEC = Spec((5,), 3)
+HALF = Spec((5,), 3, precision="bf16")
+
+
+def tanh_gelu(x):
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def layer_norm(x, scale, offset):
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6) * scale + offset
+
+
+def normed(mlp):
+    """Which layers have a LayerNorm behind them."""
+    return [hasattr(layer, "scale") for layer in mlp.layers]
+
+
+def numbers(tree):
+    return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
+
+
+def test_gelu_is_the_tanh_form():
+    x = np.linspace(-4, 4, 41)
+    np.testing.assert_allclose(nets.gelu(jnp.asarray(x, jnp.float32)), tanh_gelu(x), atol=1e-6)
+    erf_form = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    assert np.abs(tanh_gelu(x) - erf_form).max() > 1e-4, "the two forms can be told apart at this tolerance"
+
+
+@pytest.mark.parametrize(("members", "scale"), [(None, 1.0), (2, 1.0), (2, 1e-3)])
+def test_mlp_normalises_after_the_activation_and_ends_linear(members, scale):
+    """With inputs of scale 1e-3 the first variance is about 1e-6: an epsilon of 1e-5 would shrink it threefold."""
+    mlp = nets.MLP(random.key(0), 5, (7, 6), 4, SPEC, members)
+    if scale == 1:  # no parameter is 0 or 1
+        mlp = jax.tree.map(lambda x: x + 0.1 * random.normal(random.key(x.size), x.shape), mlp)
+    x = scale * random.normal(random.key(1), (3, 5))
+    p = numbers(mlp)
+
+    def one(pick):
+        h = numbers(x)
+        for layer in p.layers[:-1]:
+            h = layer_norm(tanh_gelu(h @ pick(layer.w) + pick(layer.b)), pick(layer.scale), pick(layer.offset))
+        return h @ pick(p.layers[-1].w) + pick(p.layers[-1].b)
+
+    expected = one(lambda w: w) if members is None else np.stack([one(lambda w, e=e: w[e]) for e in range(members)])
+    np.testing.assert_allclose(mlp(x), expected, rtol=2e-4, atol=2e-4)
+
+
+def test_members_are_independent_and_glorot_uniform():
+    layer = nets.Linear(random.key(0), 300, 200, members=2)
+    limit = math.sqrt(6 / 500)
+    assert np.abs(layer.w).max() <= limit
+    for w in np.asarray(layer.w):
+        assert np.abs(w).max() > 0.999 * limit
+        assert w.std() == pytest.approx(limit / math.sqrt(3), rel=0.01)
+    assert abs(np.corrcoef(np.asarray(layer.w).reshape(2, -1))[0, 1]) < 0.02
+    assert not np.asarray(layer.b).any()
+
+
+def test_actor_head_is_small_and_its_body_unnormalised():
+    actor = nets.Actor(random.key(0), SPEC, (256, 256))
+    assert normed(actor.mlp) == [False, False]
+    limit = math.sqrt(6 * 0.01 / (256 + 3))
+    assert 0.99 * limit < np.abs(actor.head.w).max() <= limit
+    s, z = random.normal(random.key(1), (2, 4, 5))
+    p, h = numbers(actor), np.concatenate([s, z], axis=-1)
+    for layer in p.mlp.layers:
+        h = tanh_gelu(h @ layer.w + layer.b)
+    np.testing.assert_allclose(actor(s, z), h @ p.head.w + p.head.b, rtol=1e-3, atol=1e-5)
+
+
+def test_bottleneck_third_layer_is_linear_and_heads_are_lecun():
+    net = nets.Bottleneck(random.key(0), SPEC, (64, 64, 400), 300)
+    assert normed(net.trunk) == [True, True, False]
+    for head in (net.mean, net.log_std):
+        assert np.asarray(head.w).std() == pytest.approx(math.sqrt(1 / 400), rel=0.01)
+        assert np.abs(head.w).max() <= 2 * math.sqrt(1 / 400) / 0.8796 + 1e-6  # a truncated normal
+    mean, log_std = net(100 * random.normal(random.key(1), (50, 5)))
+    assert mean.shape == log_std.shape == (50, 300)
+    loud = jax.tree.map(lambda w: 100 * w, net.log_std)
+    _, log_std = eqx.tree_at(lambda n: n.log_std, net, loud)(random.normal(random.key(1), (50, 5)))
+    assert (float(log_std.min()), float(log_std.max())) == (-5.0, 2.0)
+
+
+def test_shapes_of_the_heads():
+    s, z, a = jnp.ones((4, 5)), jnp.ones((4, 5)), jnp.ones((4, 3))
+    assert nets.Value(random.key(0), SPEC, (8,))(s, z).shape == (2, 4)
+    assert nets.Value(random.key(0), SPEC, (8,), extra=3)(s, z, a).shape == (2, 4)
+    assert nets.Value(random.key(0), SPEC, (8,), members=None)(s, z).shape == (4,)
+    assert nets.Flow(random.key(0), SPEC, (8,))(s, z, a, jnp.ones((4, 1))).shape == (4, 3)
+    embedding = nets.Embedding(random.key(0), (5,), 6, (8,), SPEC)
+    assert embedding(s).shape == (2, 4, 6)
+    np.testing.assert_allclose(embedding.mean(s), embedding(s).mean(axis=0))
+    assert nets.Embedding(random.key(0), (5,), 6, (8,), SPEC, members=None)(s).shape == (4, 6)
+
+
+def test_flow_ends_in_an_ordinary_layer_after_normalised_ones():
+    flow = nets.Flow(random.key(0), SPEC, (256, 256))
+    assert normed(flow.mlp) == [True, True, False]
+    assert np.abs(flow.mlp.layers[-1].w).max() == pytest.approx(math.sqrt(6 / (256 + 3)), rel=0.02)
+
+
+def test_half_precision_keeps_parameters_first_inputs_and_outputs():
+    """A maze coordinate must not be rounded before the first layer has seen it."""
+    full, half = (nets.MLP(random.key(0), 5, (16, 16), 4, spec) for spec in (SPEC, HALF))
+    x = 20 + 0.01 * random.normal(random.key(1), (8, 5))
+    assert half(x).dtype == jnp.float32
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(half))
+    spread = np.asarray(full(x)).std(axis=0)
+    assert np.abs(full(x) - half(x)).max() < 0.1
+    assert (spread > 0).all()
+    first = lambda mlp, x: mlp.layers[0](x)
+    np.testing.assert_array_equal(first(full, x), first(half, x))

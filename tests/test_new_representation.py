@@ -1,0 +1,59 @@
+"""docs/new_representation.md is executed: its representation is registered and trained under every algorithm."""
+
+import re
+import types
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax import random
+
+import small
+from dualgoal import config
+from dualgoal.algos import ALGOS
+from dualgoal.reps import REPS
+
+PAGE = Path(__file__).parents[1] / "docs" / "new_representation.md"
+
+
+@pytest.fixture(scope="module")
+def page():
+    """The names that the page defines, after running its code blocks in order."""
+    module = types.ModuleType("new_representation")
+    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.S):
+        exec(compile(block, str(PAGE), "exec"), module.__dict__)
+    yield module
+    del REPS["successor"]
+
+
+@pytest.mark.parametrize("name", ALGOS)
+def test_the_example_trains_under_every_algorithm(name, page, quick_compile):
+    algo = small.algo(name)
+    discrete = "continuous" not in algo.actions
+    data = small.data(discrete=discrete)
+    update = jax.jit(lambda data: page.first_update(algo, data, 2, discrete))
+    state, info = update(data)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves((state.params, info)))
+    assert {"rep/loss", "rep/feature_scale"} <= set(info)
+    assert set(state.params["rep"]) == {"psi", "rho"}
+
+
+def test_its_random_features_stay_and_its_head_learns(page):
+    agent = page.Agent(page.Successor(dim=16, hidden=(16,)), small.algo("gcbc"), page.Spec((3,), 2, batch_size=8))
+    start = agent.init(random.key(0))
+    state, _ = agent.update(start, small.data(), random.key(1))
+    same = lambda name: all(
+        np.array_equal(a, b)
+        for a, b in zip(*(jax.tree.leaves(s.params["rep"][name]) for s in (start, state)), strict=True)
+    )
+    assert same("rho")
+    assert not same("psi")
+
+
+def test_it_is_a_name_like_the_others(page):
+    run = config.from_dict(
+        {"task": "pointmaze-medium-navigate-v0", "rep": {"name": "successor", "dim": 64}, "algo": {"name": "gcivl"}}
+    )
+    assert run.rep == page.Successor(dim=64)
+    assert config.from_dict(config.to_dict(run)) == run

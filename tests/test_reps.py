@@ -1,0 +1,284 @@
+"""The representations one by one: how embeddings become values, and what each option changes (sections 3.3 and 4)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import random
+
+import small
+from dualgoal.agent import Agent
+from dualgoal.algos import GCIVL, NONE
+from dualgoal.errors import UserError
+from dualgoal.reps import BYOL, REPS, TRA, VIB, VIP, Dual, aggregation
+from dualgoal.types import Batch, Goals, Routes, Spec, Window
+
+SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
+IMAGES = Spec((64, 64, 3), 2)
+HALF = jnp.float32(0.5)
+DISTANCES = {
+    "symmetric": lambda x, y: -aggregation.symmetric(x, y),
+    "mrn": lambda x, y: -aggregation.mrn(x, y),
+    "iqe": lambda x, y: -aggregation.iqe(x, y, HALF),
+}
+FLOOR = {"symmetric": 1e-3, "mrn": 1e-6, "iqe": 0.0}  # distance of a point from itself, from the roots' floors
+seeds = given(st.integers(0, 2**31 - 1))
+quick = settings(max_examples=25, deadline=None)
+
+
+def points(seed: int, *shape: int):
+    """Points of small integers now and then, so that intervals touch, repeat and vanish."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=shape) if seed % 2 else rng.integers(-3, 4, shape)
+    return jnp.asarray(x, jnp.float32)
+
+
+# Aggregations -------------------------------------------------------------------------------------------------------
+
+
+def test_inner_is_scaled_by_the_root_of_the_dimension():
+    np.testing.assert_allclose(aggregation.inner(jnp.full((1, 4), 3.0), jnp.full((1, 4), 2.0)), [6 * 4 / 2])
+
+
+def test_metric_forms_by_hand():
+    s, g = jnp.array([[3.0, 0.0, 1.0, -2.0]]), jnp.array([[0.0, 4.0, 3.0, -5.0]])
+    np.testing.assert_allclose(aggregation.symmetric(s, g), [-np.sqrt(9 + 16 + 4 + 9)], rtol=1e-6)
+    np.testing.assert_allclose(aggregation.mrn(s, g), [-(5 + 3)], rtol=1e-6)
+    np.testing.assert_allclose(aggregation.mrn(g, s), [-(5 + 2)], rtol=1e-6)
+
+
+@quick
+@seeds
+def test_iqe_components_are_the_lengths_of_unions(seed):
+    s, g = points(seed, 2, 3, 16)
+    got = np.asarray(aggregation.union_lengths(s, g))
+    for sample in range(3):
+        for k in range(2):
+            group = slice(8 * k, 8 * k + 8)
+            left = np.asarray(s[sample, group], np.float64)
+            right = np.maximum(left, np.asarray(g[sample, group], np.float64))
+            cuts = np.unique(np.concatenate([left, right]))
+            covered = [b - a for a, b in zip(cuts, cuts[1:], strict=False) if ((left <= a) & (b <= right)).any()]
+            np.testing.assert_allclose(got[sample, k], sum(covered), rtol=1e-4, atol=1e-5)
+
+
+@quick
+@seeds
+def test_iqe_weighs_mean_against_maximum(seed):
+    s, g = points(seed, 2, 3, 16)
+    c = np.asarray(aggregation.union_lengths(s, g))
+    np.testing.assert_allclose(
+        -aggregation.iqe(s, g, jnp.float32(0.25)), 0.25 * c.mean(-1) + 0.75 * c.max(-1), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+@quick
+@seeds
+def test_metrics_are_zero_on_the_diagonal_and_obey_the_triangle_inequality(name, seed):
+    d = DISTANCES[name]
+    x, y, w = points(seed, 3, 5, 16)
+    np.testing.assert_allclose(d(x, x), FLOOR[name], rtol=1e-5, atol=1e-12)
+    assert (d(x, y) <= d(x, w) + d(w, y) + 1e-4).all()
+    assert (d(x, y) >= 0).all()
+
+
+def test_quasimetrics_are_asymmetric():
+    x, y = points(1, 2, 1, 16)
+    for name in ("mrn", "iqe"):
+        assert abs(float(DISTANCES[name](x, y)[0] - DISTANCES[name](y, x)[0])) > 1e-3
+
+
+# Dual ---------------------------------------------------------------------------------------------------------------
+
+
+def dual(**options) -> Dual:
+    return Dual(dim=8, hidden=(8,), **options)
+
+
+@pytest.mark.parametrize("name", aggregation.AGGREGATIONS)
+def test_dual_value_is_the_member_mean_of_the_aggregation(name):
+    rep = dual(aggregation=name)
+    nets = rep.init(random.key(0), SPEC)
+    assert ("psi" in nets["model"]) == (name in ("inner", "asymmetric"))
+    s, g = points(3, 2, 4, 3)
+    phi = nets["model"]["phi"]
+    psi = nets["model"].get("psi", phi)
+    form = {"inner": aggregation.inner, "mrn": aggregation.mrn, "iqe": lambda a, b: aggregation.iqe(a, b, HALF)}
+    expected = form.get(name, aggregation.symmetric)(psi(s), phi(g)).mean(axis=0)
+    np.testing.assert_allclose(rep.value(nets, s, g, SPEC), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(rep.encode(nets, g, s, random.key(0)).z, phi(g).mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("learner", ["iql", "ivl"])
+@pytest.mark.parametrize("name", aggregation.AGGREGATIONS)
+def test_every_aggregation_and_learner_gives_finite_gradients(name, learner, quick_compile):
+    """Also where state and goal coincide, where the square roots have their floor."""
+    rep = dual(aggregation=name, learner=learner)
+    nets = rep.init(random.key(0), SPEC)
+    slow = {net: nets[net] for net in rep.ema}
+    s = points(3, 4, 3)
+    batch = Batch(s, points(5, 4, 2), points(7, 4, 3), {"rep": Goals(s, jnp.array([1.0, 0.0, 0.0, 1.0]))})
+    loss, gradient = jax.jit(jax.value_and_grad(lambda n: rep.loss(n, slow, batch, random.key(0), SPEC)[0]))(nets)
+    assert np.isfinite(loss)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
+
+
+def fixed(reward: str, learner: str):
+    rep = dual(reward=reward, learner=learner)
+    nets = rep.init(random.key(0), SPEC)
+    slow = rep.init(random.key(1), SPEC)
+    goals = Goals(points(3, 4, 3), jnp.array([1.0, 0.0, 0.0, 1.0]))
+    return rep, nets, slow, Batch(points(5, 4, 3), points(7, 4, 2), points(9, 4, 3), {"rep": goals})
+
+
+def test_f_learned_by_ivl_has_a_slow_copy_and_no_critic():
+    rep, nets, slow, batch = fixed("negative", "ivl")
+    assert rep.ema == ("model",)
+    assert set(nets) == {"model"}
+    f = lambda nets, s: np.asarray(rep.f(nets["model"], s, batch.streams["rep"].g), np.float64)
+    r, m = np.array([0, -1, -1, 0]), np.array([0, 1, 1, 0])
+    y = r + 0.9 * m * f(slow, batch.next_s)
+    advantage = r + 0.9 * m * f(slow, batch.next_s).min(0) - f(slow, batch.s).mean(0)
+    expected = (np.where(advantage >= 0, 0.7, 0.3) * (y - f(nets, batch.s)) ** 2).mean(1).sum()
+    np.testing.assert_allclose(rep.loss(nets, slow, batch, random.key(0), SPEC)[0], expected, rtol=1e-5)
+
+
+def test_zero_one_reward_learns_the_discounted_indicator():
+    """r = success and no bootstrap at the goal, so f is gamma^d; `value` converts it to the -1/0 convention."""
+    rep, nets, slow, batch = fixed("zero_one", "iql")
+    loss, info = rep.loss(nets, slow, batch, random.key(0), SPEC)
+    g = batch.streams["rep"].g
+    f = lambda s: np.asarray(rep.f(nets["model"], s, g), np.float64)
+    y = np.array([1, 0, 0, 1]) + 0.9 * np.array([0, 1, 1, 0]) * f(batch.next_s)
+    q = np.asarray(nets["critic"](batch.s, g, batch.a), np.float64)
+    np.testing.assert_allclose(info["critic_loss"], ((q[:, None] - y[None]) ** 2).mean(1).sum(0).mean(), rtol=1e-5)
+    np.testing.assert_allclose(rep.value(nets, batch.s, g, SPEC), (f(batch.s).mean(0) - 1) / 0.1, rtol=1e-4)
+
+
+# The others ---------------------------------------------------------------------------------------------------------
+
+
+def test_vib_draws_a_fresh_latent_for_every_key_and_prices_it():
+    rep = VIB(dim=8, hidden=(8, 8), beta=0.5)
+    nets = rep.init(random.key(0), SPEC)
+    g = points(3, 6, 3)
+    first, second = (rep.encode(nets, g, g, random.key(k)) for k in (0, 1))
+    assert (first.z != second.z).all()
+    mean, log_std = nets["phi"](g)
+    many = jax.vmap(lambda k: rep.encode(nets, g, g, k).z)(random.split(random.key(2), 4000))
+    np.testing.assert_allclose(many.mean(0), mean, atol=0.15)
+    np.testing.assert_allclose(many.std(0), np.exp(log_std), rtol=0.1)
+    kl = 0.5 * (np.asarray(mean) ** 2 + np.exp(2 * np.asarray(log_std)) - 1 - 2 * np.asarray(log_std)).sum(-1)
+    np.testing.assert_allclose(first.penalty, 0.5 * kl, rtol=1e-4)
+
+
+def test_vib_policy_and_value_see_different_latents_of_one_goal():
+    seen = []
+
+    class Watching(GCIVL):
+        def losses(self, nets, targets, batch, goals, key, spec):
+            seen.append((goals["value"].z, goals["actor"].z))
+            return super().losses(nets, targets, batch, goals, key, spec)
+
+    agent = Agent(VIB(dim=8, hidden=(8, 8)), Watching(hidden=(8,)), SPEC)
+    state = agent.init(random.key(0))
+    goals = Goals(points(3, 4, 3), jnp.zeros(4))
+    batch = Batch(points(5, 4, 3), points(7, 4, 2), points(9, 4, 3), {"value": goals, "actor": goals})
+    agent.losses(state.params, state.targets, batch, random.key(0))
+    assert (seen[0][0] != seen[0][1]).all()
+
+
+@pytest.mark.parametrize("name", sorted(set(REPS) - {"orig", "vib"}))
+def test_only_vib_has_a_price(name):
+    rep = small.rep(name)
+    encoded = rep.encode(rep.init(random.key(0), SPEC), points(3, 4, 3), points(5, 4, 3), random.key(0))
+    assert encoded.z.shape == (4, *rep.shape(SPEC))
+    assert encoded.penalty == 0.0
+
+
+def test_orig_hands_the_goal_through():
+    g = points(3, 4, 3)
+    assert small.rep("orig").encode({}, g, g, random.key(0)).z is g
+
+
+def test_switches():
+    """D5, D7, D11 and D14: the default first, then the other reading. What D5 and D7 do is shown with the gradients."""
+    own = frozenset({"own"})
+    for cls in (TRA, BYOL):
+        assert cls().routes(SPEC, False).head == {"own", "actor"}
+        assert cls(flow_gradient=False).routes(SPEC, False).head == own
+        assert cls().routes(SPEC, True).head == own
+        assert cls().stream().crop == "own"
+        assert cls(crop="shared").stream().crop == "shared"
+    assert VIB().routes(IMAGES, True) == Routes(frozenset({"value", "actor"}), frozenset({"value"}))
+    assert VIB(pixel_actor_gradient=False).routes(IMAGES, True).head == {"value"}
+    assert VIP().stream() == Window(aligned=True)
+    assert VIP(windows="reference").stream() == Window(aligned=False)
+
+
+# Direct extraction and a representation alone -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learner", ["iql", "ivl"])
+def test_direct_extraction_takes_its_advantage_from_f(learner):
+    agent = Agent(dual(learner=learner), GCIVL(direct=True, hidden=(8,)), SPEC)
+    state = agent.init(random.key(0))
+    assert set(state.params["algo"]) == {"actor"}, "no second value function"
+    batch = agent.sample(small.data(), random.key(1), 0)
+    _, info = agent.losses(state.params, state.targets, batch, random.key(2))
+    goals, nets = batch.streams["actor"], state.params["rep"]
+    f = lambda s: np.asarray(agent.rep.f(nets["model"], s, goals.g), np.float64).mean(0)
+    z = nets["model"]["phi"](goals.g).mean(0)
+    mean = np.asarray(state.params["algo"]["actor"](batch.s, z), np.float64)
+    log_prob = -0.5 * ((np.asarray(batch.a) - mean) ** 2).sum(-1) - np.log(2 * np.pi)
+    expected = -(np.minimum(np.exp(10 * (f(batch.next_s) - f(batch.s))), 100) * log_prob).mean()
+    np.testing.assert_allclose(info["actor/loss"], expected, rtol=1e-4)
+
+
+def test_direct_extraction_does_not_train_f_by_the_policy():
+    agent = Agent(dual(learner="ivl"), GCIVL(direct=True, hidden=(8,)), SPEC)
+    state = agent.init(random.key(0))
+    batch = agent.sample(small.data(), random.key(1), 0)
+    whole = jax.grad(lambda p: agent.losses(p, state.targets, batch, random.key(2))[0])(state.params)
+    own = jax.grad(lambda n: agent.rep.loss(n, state.targets["rep"], batch, random.key(2), SPEC)[0])(
+        state.params["rep"]
+    )
+    for a, b in zip(jax.tree.leaves(whole["rep"]), jax.tree.leaves(own), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_representation_alone_has_nothing_but_its_own_loss():
+    agent = Agent(dual(), NONE["none"](), SPEC)
+    state = agent.init(random.key(0))
+    batch = agent.sample(small.data(), random.key(1), 0)
+    total, info = agent.losses(state.params, state.targets, batch, random.key(2))
+    assert float(total) == float(info["rep/loss"])
+    assert state.params["algo"] == {}
+    with pytest.raises(UserError, match="representation alone"):
+        agent.act(state.params, batch.s, batch.s, random.key(0))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Dual(aggregation="inne"),
+        lambda: Dual(learner="sarsa"),
+        lambda: Dual(reward="dense"),
+        lambda: Dual(aggregation="mrn", dim=7),
+        lambda: Dual(aggregation="iqe", dim=12),
+        lambda: VIP(windows="tall"),
+        lambda: TRA(crop="none").stream(),
+        lambda: REPS["orig"](fusion="middle"),
+    ],
+)
+def test_options_that_do_not_exist_are_refused(make):
+    with pytest.raises(UserError):
+        make()
+
+
+def test_an_aggregation_gets_its_nearest_match():
+    with pytest.raises(UserError, match="did you mean 'symmetric'"):
+        Dual(aggregation="symetric")

@@ -1,0 +1,348 @@
+"""Relabelling, windows and shifts (sections 2.1 to 2.5): laws as statistics of a fixed seed, rows as exact integers."""
+
+from fractions import Fraction
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+from jax.extend.core import jaxprs_in_params
+
+import small
+from dualgoal import sampler
+from dualgoal.encoders import PAD
+from dualgoal.types import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, GoalMix, Spec, Window
+
+DRAWS = 200_000
+CURRENT = GoalMix(1.0, 0.0, 0.0, 0.0)
+LIGHTS_OUT = GoalMix(0.2, 0.0, 0.5, 0.3)
+MIXES = [VALUE_GOALS, FUTURE_GOALS, ACTOR_GOALS, LIGHTS_OUT, CURRENT]
+
+
+def bits(seed: int, *shape: int):
+    return random.bits(random.key(seed), shape, jnp.uint32)
+
+
+def close_to(count, probability, n=DRAWS, sigmas=5):
+    """Whether counts of n independent draws agree with their probabilities."""
+    spread = np.sqrt(n * probability * (1 - probability)) + 1e-9
+    return bool(np.all(np.abs(count - n * probability) <= sigmas * spread + 1e-6 * n))
+
+
+def raw_terminals(lengths):
+    terminals = np.zeros(sum(lengths), bool)
+    terminals[small.episodes(lengths)[1]] = True
+    return terminals
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def goals_of(data, block, mix, gamma):
+    rows, fin = sampler.valid_rows(data, block[0])
+    return rows, fin, sampler.goal_rows(data, rows, fin, mix, block[1:], gamma)
+
+
+# Rows ---------------------------------------------------------------------------------------------------------------
+
+
+def test_valid_rows_and_their_last_goal_follow_from_the_terminals():
+    """Section 2.1, from the raw terminals: valids = 1 - t, terminals = min(1, t_i + t_{i+1}), fin = the next one."""
+    lengths = (2, 7, 3, 20)
+    t = raw_terminals(lengths)
+    valid = np.flatnonzero(~t)
+    compact = t | np.append(t[1:], True)
+    fin = [int(np.flatnonzero(compact[i:])[0]) + i for i in valid]
+    n = jnp.arange(len(valid), dtype=jnp.uint32)
+    rows, last = sampler.valid_rows(small.unobserved(lengths), n)
+    np.testing.assert_array_equal(rows, valid)
+    np.testing.assert_array_equal(last, fin)
+
+
+def test_transition_rows_are_uniform():
+    data = small.unobserved((3, 40, 9))
+    rows, _ = sampler.valid_rows(data, bits(0, DRAWS))
+    assert close_to(np.bincount(np.asarray(rows), minlength=52)[np.flatnonzero(~raw_terminals((3, 40, 9)))], 1 / 49)
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_goals_are_never_an_episodes_last_row_and_futures_stay_inside(mix):
+    lengths = (2, 3, 17, 6, 30)
+    data = small.unobserved(lengths)
+    rows, fin, goals = map(np.asarray, goals_of(data, bits(1, 5, DRAWS), mix, 0.9))
+    ends = np.asarray(data.ends)
+    assert not np.isin(goals, ends).any()
+    assert goals.min() >= 0
+    if mix.random == 0:
+        assert (goals <= fin).all()
+        assert (goals >= rows + (mix.current == 0) * (rows < fin)).all()
+
+
+def test_value_goals_come_from_the_three_sources_in_their_shares():
+    """Many episodes, so that a random goal lies in another one; the corner i = fin adds to the successes."""
+    episodes, length = 1000, 101
+    rows, fin, goals = map(
+        np.asarray, goals_of(small.unobserved([length] * episodes), bits(2, 5, DRAWS), VALUE_GOALS, 0.99)
+    )
+    same, elsewhere = goals == rows, goals // length != rows // length
+    corner = 1 / (length - 1)
+    assert close_to(same.sum(), 0.2 + 0.5 * corner + 0.3 / (episodes * (length - 1)))
+    assert close_to(elsewhere.sum(), 0.3 * (1 - 1 / episodes))
+    assert close_to((~same & ~elsewhere & (goals > rows)).sum(), 0.5 * (1 - corner) + 0.3 / episodes / 2, sigmas=7)
+
+
+@pytest.mark.parametrize("gamma", [0.95, 0.99])
+def test_geometric_law_with_the_tail_on_the_last_goal(gamma):
+    fin = 60
+    fill = jnp.zeros(DRAWS, jnp.int32)
+    goals = sampler.geometric_future(fill, fill + fin, bits(3, DRAWS), gamma)
+    k = np.arange(1, fin)
+    law = np.append((1 - gamma) * gamma ** (k - 1), gamma ** (fin - 1))
+    assert close_to(np.bincount(np.asarray(goals), minlength=fin + 1)[1:], law)
+
+
+def test_uniform_future_gives_end_points_half_weight():
+    fill = jnp.zeros(DRAWS, jnp.int32)
+    goals = sampler.uniform_future(fill + 5, fill + 14, bits(4, DRAWS))
+    law = np.array([1, 2, 2, 2, 2, 2, 2, 2, 1]) / 16
+    assert close_to(np.bincount(np.asarray(goals), minlength=15)[6:], law)
+
+
+@pytest.mark.parametrize("future", [sampler.uniform_future, partial(sampler.geometric_future, gamma=0.9)])
+def test_future_of_the_last_goal_is_itself(future):
+    rows = jnp.full(100, 7, jnp.int32)
+    np.testing.assert_array_equal(future(rows, rows, bits=bits(0, 100)), rows)
+
+
+@pytest.mark.parametrize("offset", [0, 2_000_000, 20_000_000])
+def test_uniform_future_equals_float64_at_any_row(offset):
+    """k = round(u min(i + 1, fin) + (1 - u) fin) in float64, where float32 on absolute rows leaves the episode."""
+    rng = np.random.default_rng(5)
+    i = offset + rng.integers(0, 2000, DRAWS)
+    fin = np.maximum(i, offset + rng.integers(0, 2000, DRAWS))
+    b = bits(6, DRAWS)
+    u = np.asarray(b) / 2.0**32
+    expected = np.round(u * np.minimum(i + 1, fin) + (1 - u) * fin).astype(np.int64)
+    got = sampler.uniform_future(jnp.asarray(i, jnp.int32), jnp.asarray(fin, jnp.int32), b)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("offset", [2_000_000, 20_000_000])
+def test_geometric_future_does_not_depend_on_the_row_number(offset):
+    rng = np.random.default_rng(7)
+    i, fin, b = rng.integers(0, 1000, DRAWS), np.full(DRAWS, 999), bits(8, DRAWS)
+    goals = lambda shift: np.asarray(
+        sampler.geometric_future(jnp.asarray(i + shift, jnp.int32), jnp.asarray(fin + shift, jnp.int32), b, 0.99)
+    )
+    np.testing.assert_array_equal(goals(offset) - offset, goals(0))
+    u = np.asarray(sampler.unit(b), np.float64)
+    expected = np.minimum(i + np.floor(np.log1p(-u) / np.log(0.99)).astype(np.int64) + 1, fin)
+    assert np.abs(goals(0) - expected).max() <= 1
+    assert (goals(0) != expected).mean() < 1e-3, "float32 logarithms may fall on the other side of an integer"
+
+
+@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("offset", [0, 2_000_000, 20_000_000])
+def test_relabelling_equals_a_float64_reading_at_any_row(offset, mix):
+    """All of section 2.2 in int64 and float64, on episodes that lie behind `offset` rows of another one."""
+    lengths = ([offset] if offset else []) + [1001] * 50
+    data, n = small.unobserved(lengths), 20_000
+    total = sum(lengths) - len(lengths)
+    rng = np.random.default_rng(9)
+    block = np.asarray(bits(10, 5, n)).copy()
+    block[0] = total - 1 - rng.integers(0, 50_000, n)  # transitions of the later episodes
+    rows, fin, goals = (np.asarray(x, np.int64) for x in goals_of(data, jnp.asarray(block), mix, 0.99))
+
+    def valid(number):
+        before = np.cumsum([0, *lengths]) - np.arange(len(lengths) + 1)  # valid rows before each episode
+        episode = np.array([np.flatnonzero(before <= x)[-1] for x in number])
+        return number + episode, np.cumsum(lengths)[episode] - 2
+
+    i, last = valid(block[0].astype(np.int64))
+    np.testing.assert_array_equal(rows, i)
+    np.testing.assert_array_equal(fin, last)
+    u = (block[2:] >> 8) / 2.0**24
+    if mix.uniform > 0:
+        fine = block[2] / 2.0**32
+        future = np.round(fine * np.minimum(i + 1, last) + (1 - fine) * last).astype(np.int64)
+    else:
+        future = np.minimum(i + np.floor(np.log1p(-u[0]) / np.log(0.99)).astype(np.int64) + 1, last)
+    expected = valid(block[1].astype(np.int64) % total)[0]
+    if mix.current < 1:
+        expected = np.where(u[1] < (mix.geometric + mix.uniform) / (1 - mix.current), future, expected)
+    expected = np.where(u[2] < mix.current, i, expected)
+    wrong = goals != expected
+    if mix.geometric > 0:  # see above
+        assert wrong.mean() < 1e-3
+        assert np.abs(goals - expected).max() <= 1
+    else:
+        assert not wrong.any()
+
+
+# Batches ------------------------------------------------------------------------------------------------------------
+
+
+def test_batch_holds_consecutive_rows_and_their_goals():
+    lengths = (12, 20, 9)
+    data = small.data(lengths=lengths)
+    data = data._replace(observations=jnp.arange(41, dtype=jnp.float32)[:, None] * jnp.ones((1, 3)))
+    batch = sampler.sample(
+        data, random.key(0), {"value": VALUE_GOALS, "actor": ACTOR_GOALS}, Spec((3,), 2, batch_size=500)
+    )
+    rows = np.asarray(batch.s[:, 0], int)
+    np.testing.assert_array_equal(batch.next_s[:, 0], rows + 1)
+    np.testing.assert_array_equal(batch.a, data.actions[rows])
+    assert not np.isin(rows, data.ends).any()
+    for goals in batch.streams.values():
+        np.testing.assert_array_equal(goals.success, np.asarray(goals.g[:, 0], int) == rows)
+    value, actor = (np.asarray(batch.streams[k].g[:, 0]) for k in ("value", "actor"))
+    assert (value != actor).mean() > 0.5, "roles draw independently"
+
+
+@pytest.mark.parametrize(("success", "expected"), [("row", 0.2), ("state", 1.0)])
+def test_success_is_row_identity_unless_asked_for_states(success, expected):
+    """Every state of this dataset is the same state."""
+    data = small.data(lengths=[100] * 50)._replace(observations=jnp.zeros((5000, 3)))
+    spec = Spec((3,), 2, batch_size=20_000, success=success)
+    goals = sampler.sample(data, random.key(0), {"value": VALUE_GOALS}, spec).streams["value"]
+    assert float(goals.success.mean()) == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("rep", "algo", "shared"), [("dual", "gcivl", True), ("dual", "crl", False), ("tra", "crl", False)]
+)
+def test_who_shares_a_draw(rep, algo, shared):
+    """Dual and GCIVL use the very same value goals; TRA's are its own although CRL's follow the same law."""
+    agent = small.agent(rep, algo, batch_size=64)
+    streams = agent.sample(small.data(), random.key(0), 0).streams
+    assert bool((streams["rep"].g == streams["value"].g).all()) == shared
+
+
+def test_memory_beyond_the_dataset_does_not_grow_with_it():
+    data = small.data(lengths=[1000] * 100)
+    streams = {"value": VALUE_GOALS, "actor": ACTOR_GOALS, "rep": Window()}
+    jaxpr = jax.make_jaxpr(lambda d, k: sampler.sample(d, k, streams, Spec((3,), 2, batch_size=8)))(data, random.key(0))
+    sizes = [v.aval.size for eqn in _equations(jaxpr.jaxpr) for v in eqn.outvars]
+    assert max(sizes) < 1000
+
+
+def _equations(jaxpr):
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in jaxprs_in_params(eqn.params):
+            yield from _equations(inner)
+
+
+# Windows ------------------------------------------------------------------------------------------------------------
+
+
+@partial(jax.jit, static_argnums=1)
+def windows_of(data, window, block):
+    return sampler.window_rows(data, window, block)
+
+
+def test_aligned_windows_are_whole_episodes():
+    lengths = (5, 40, 3, 12)
+    data = small.unobserved(lengths)
+    first, now, after, last = map(np.asarray, windows_of(data, Window(), bits(11, 4, DRAWS)))
+    starts, ends = map(np.asarray, small.episodes(lengths))
+    e = np.searchsorted(starts, first, side="right") - 1
+    assert ((starts[e] <= first) & (first <= now) & (now < last) & (last <= ends[e])).all()
+    np.testing.assert_array_equal(after, now + 1)
+    assert close_to(np.bincount(e), 1 / 4)
+    assert set(last[e == 1] - starts[1]) == set(range(1, 40))
+    assert set(first[e == 1] - starts[1]) == set(range(38)), "init ~ U{0..l-3}"
+
+
+def test_window_law():
+    """init ~ U{0..l-3}; T ~ U{init+1..l-1}; k ~ U{init..T-1}, enumerated for l = 5."""
+    law: dict = {}
+    for init in range(3):
+        for last in range(init + 1, 5):
+            for now in range(init, last):
+                law[init, now, last] = float(Fraction(1, 3) / (4 - init) / (last - init))
+    first, now, _, last = map(np.asarray, windows_of(small.unobserved([5]), Window(), bits(12, 4, DRAWS)))
+    codes, counts = np.unique(first * 100 + now * 10 + last, return_counts=True)
+    assert list(codes) == sorted(100 * i + 10 * k + t for i, k, t in law)
+    expected = np.array([law[c // 100, c // 10 % 10, c % 10] for c in map(int, codes)])
+    assert close_to(counts, expected)
+
+
+@pytest.mark.parametrize(
+    ("length", "episodes", "ends_apart", "now_apart"),
+    [(1001, 1000, 0.251, 0.126), (2001, 1000, 0.202, 0.068), (2001, 500, 0.114, 0.024)],
+)
+def test_reference_windows_drift_across_episodes(length, episodes, ends_apart, now_apart):
+    """D11: the fractions that section 2.3 gives for windows of L - 1 rows on episodes of L."""
+    data = small.unobserved([length] * episodes)
+    first, now, after, last = (np.asarray(x) for x in windows_of(data, Window(aligned=False), bits(13, 4, 2 * DRAWS)))
+    assert (first // length != last // length).mean() == pytest.approx(ends_apart, abs=0.003)
+    assert (now // length != last // length).mean() == pytest.approx(now_apart, abs=0.003)
+    assert ((first <= now) & (now < last) & (after == now + 1)).all()
+    assert last.max() < length * episodes
+    starts = (first // (length - 1)).max()
+    assert starts == (length * episodes - (length - 1) - 1) // (length - 1), "starts are multiples of l below T - l"
+
+
+# Shifts -------------------------------------------------------------------------------------------------------------
+
+SIDE = 16
+OWN = GoalMix(0.0, 1.0, 0.0, 0.0, own=True, crop="own")
+SHARED = GoalMix(0.0, 1.0, 0.0, 0.0, own=True, crop="shared")
+
+
+@pytest.fixture(scope="module")
+def shifted():
+    """Offsets of every image of 600 batches, read back from images whose pixels hold their coordinates."""
+    y, x = np.mgrid[:SIDE, :SIDE]
+    image = np.stack([y, x, 0 * x], axis=-1).astype(np.uint8)
+    lengths, batch = [20] * 3, 8
+    data = small.data(lengths=lengths)._replace(observations=jnp.asarray(np.repeat(image[None], 60, axis=0)))
+    streams = {"value": VALUE_GOALS, "actor": ACTOR_GOALS, "own": OWN, "shared": SHARED, "window": Window()}
+    spec = Spec((SIDE, SIDE, 3), 2, batch_size=batch)
+
+    @jax.jit
+    @jax.vmap
+    def offsets(key):
+        drawn = sampler.sample(data, key, streams, spec)
+        images = {"s": drawn.s, "next_s": drawn.next_s, **{k: drawn.streams[k].g for k in list(streams)[:4]}}
+        images |= {f"window{n}": frame for n, frame in enumerate(drawn.streams["window"])}
+        read = lambda image: image[:, SIDE // 2, SIDE // 2, :2].astype(jnp.int32) + PAD - SIDE // 2
+        return {name: read(image) for name, image in images.items()}
+
+    return {name: np.asarray(x) for name, x in offsets(random.split(random.key(0), 600)).items()}
+
+
+def test_one_coin_per_batch(shifted):
+    moved = (shifted["s"] != PAD).any(axis=-1)  # (batches, samples)
+    augmented = moved.any(axis=1)
+    assert close_to(augmented.sum(), 0.5, n=600)
+    assert moved[augmented].mean() == pytest.approx(48 / 49, abs=0.02), "all samples of a shifted batch are shifted"
+
+
+def test_offsets_are_uniform_and_the_same_for_all_images_of_a_sample(shifted):
+    for name in ("next_s", "value", "actor", "shared"):
+        np.testing.assert_array_equal(shifted[name], shifted["s"])
+    used = shifted["s"][(shifted["s"] != PAD).any(axis=(1, 2))].reshape(-1, 2)
+    assert close_to(np.bincount(used @ [7, 1], minlength=49), 1 / 49, n=len(used))
+
+
+def test_own_goals_are_cropped_on_every_batch_at_their_own_offsets(shifted):
+    own = shifted["own"].reshape(-1, 2)
+    assert close_to(np.bincount(own @ [7, 1], minlength=49), 1 / 49, n=len(own))
+    still = ~(shifted["s"] != PAD).any(axis=(1, 2))
+    assert (shifted["own"][still] != PAD).any(axis=(1, 2)).all()
+    agree = (shifted["own"] == shifted["s"]).all(axis=-1)[~still]
+    assert agree.mean() == pytest.approx(1 / 49, abs=0.02)
+
+
+def test_window_frames_are_never_shifted(shifted):
+    for n in range(4):
+        assert (shifted[f"window{n}"] == PAD).all()
+
+
+def test_augmentation_can_be_off():
+    data = small.data((8, 8, 3))
+    batch = sampler.sample(data, random.key(0), {"actor": ACTOR_GOALS}, Spec((8, 8, 3), 2, batch_size=4, augment=0.0))
+    stored = np.asarray(data.observations)
+    assert all((image == stored).all(axis=(1, 2, 3)).any() for image in np.asarray(batch.s))

@@ -1,0 +1,74 @@
+"""Seeds are a mapped axis: a seed in company starts with the same bits, sees the same batches and learns the same.
+
+Compiled with all optimisations, as training is.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+
+import small
+
+STEPS = 100
+SEEDS = (0, 7, 3, 11)
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return small.agent("dual", "gcivl", (16,), batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return small.data(lengths=[40] * 5)
+
+
+def keys(count: int):
+    return jax.vmap(random.key)(jnp.array(SEEDS[:count], jnp.uint32))
+
+
+def run(agent, data):
+    def steps(state, key):
+        return jax.lax.fori_loop(0, jnp.int32(STEPS), lambda _, s: agent.update(s, data, key)[0], state)
+
+    return steps
+
+
+@pytest.fixture(scope="module")
+def alone(agent, data):
+    """Each seed by itself: the start and the end."""
+    steps = jax.jit(run(agent, data))
+    starts = [agent.init(random.key(seed)) for seed in SEEDS]
+    return starts, [steps(start, random.key(seed)) for start, seed in zip(starts, SEEDS, strict=True)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_seed_in_company_is_the_seed_alone(count, agent, data, alone):
+    starts, ends = alone
+    together = jax.vmap(agent.init)(keys(count))
+    trained = jax.jit(jax.vmap(run(agent, data)))(together, keys(count))
+    for n in range(count):
+        one = lambda tree, n=n: jax.tree.map(lambda x: x[n], tree)
+        for a, b in zip(jax.tree.leaves(one(together)), jax.tree.leaves(starts[n]), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert int(trained.step[n]) == STEPS
+        for a, b in zip(jax.tree.leaves(one(trained.params)), jax.tree.leaves(ends[n].params), strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_seed_in_company_draws_the_same_batches(count, agent, data):
+    batches = jax.vmap(lambda key: agent.sample(data, key, 57))(keys(count))
+    for n in range(count):
+        single = agent.sample(data, random.key(SEEDS[n]), 57)
+        for a, b in zip(jax.tree.leaves(batches), jax.tree.leaves(single), strict=True):
+            np.testing.assert_array_equal(a[n], b)
+
+
+def test_seeds_differ(alone):
+    starts, ends = alone
+    for trees in (starts, ends):
+        first, second = (jax.tree.leaves(t.params)[0] for t in trees[:2])
+        assert (np.asarray(first) != np.asarray(second)).all()
