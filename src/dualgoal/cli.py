@@ -120,6 +120,7 @@ def eval_(
     eval_seed: int = 0,
     workers: int | None = None,
     video: bool = False,
+    random: bool = False,
     json: bool = False,
 ) -> None:
     """Evaluate a checkpoint of a run; the same checkpoint gives the same numbers.
@@ -133,26 +134,41 @@ def eval_(
         eval_seed: Another one draws other starts and goals.
         workers: Processes; default: all cores.
         video: Film one more episode per task into RUN/videos.
+        random: Act uniformly at random instead, for comparison.
         json: Print rows as JSON.
     """
     from dualgoal import evaluate
 
     rows = evaluate.evaluate(
         run, step=step, episodes=episodes, goal_noise=goal_noise, action_noise=action_noise, seeds=seeds or None,
-        eval_seed=eval_seed, workers=workers, video=video,
+        eval_seed=eval_seed, workers=workers, video=video, random=random,
     )  # fmt: skip
     _print(rows, json, evaluate.text)
 
 
-def report(runs: tuple[Path, ...], /, out: Path) -> None:
+def report(runs: tuple[Path, ...], /, out: Path, data: Path | None = None) -> None:
     """One self-contained HTML file about one or several runs.
 
     Args:
         out: The file to write.
+        data: Where the distance explorer finds states; default: the dataset that each run names.
     """
     from dualgoal import report as library
 
-    print(library.report(runs, out))
+    print(library.report(runs, out, data_path=data))
+
+
+def results(runs: tuple[Path, ...] = (), folder: Path = Path("results"), out: Path = Path("docs/results.md")) -> None:
+    """Collect evaluation rows of runs into row files, and build the page of results from all of them.
+
+    Args:
+        runs: Folders with runs to collect; default: only build the page.
+        folder: Where the row files and the paragraphs are.
+        out: The page to write.
+    """
+    from dualgoal import results as library
+
+    print(library.results(folder, out, runs))
 
 
 def reproduce(
@@ -166,6 +182,8 @@ def reproduce(
     reps: tuple[str, ...] = (),
     seeds: tuple[int, ...] = (),
     steps: int | None = None,
+    episodes: int | None = None,
+    precision: Literal["float32", "tf32", "bf16"] = "float32",
     workers: int | None = None,
     quiet: bool = False,
 ) -> None:
@@ -180,12 +198,15 @@ def reproduce(
         reps: Only these columns.
         seeds: Other seeds than the paper's number of them.
         steps: Fewer steps; evaluations keep their number.
+        episodes: Fewer evaluation episodes per task.
+        precision: Arithmetic of matrix products.
         workers: Evaluation processes.
         quiet: No progress display.
     """
     from dualgoal import reproduce as library
 
     part: dict[str, Any] = {"tasks": tasks or None, "reps": reps or None, "seeds": seeds or None, "steps": steps}
+    part |= {"precision": precision} | ({} if episodes is None else {"episodes": episodes})
     if dry_run:
         _print(library.dry_run(table, out=out, **part), json, library.text)
         return
@@ -332,6 +353,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "train": train,
     "eval": eval_,
     "report": report,
+    "results": results,
     "data generate": data_generate,
     "data fetch": data_fetch,
     "data info": data_info,

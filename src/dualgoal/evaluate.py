@@ -251,8 +251,12 @@ def evaluate(
     eval_seed: int = 0,
     workers: int | None = None,
     video: bool = False,
+    random: bool = False,
 ) -> list[Row]:
-    """Evaluate a checkpoint of a run (default: the newest) and return rows like eval.jsonl's."""
+    """Evaluate a checkpoint of a run (default: the newest) and return rows like eval.jsonl's.
+
+    `random` acts uniformly at random instead: what a score has to be compared with.
+    """
     from dualgoal import policy
 
     path = Path(path)
@@ -269,6 +273,7 @@ def evaluate(
         "goal_noise": run.goal_noise if goal_noise is None else goal_noise,
         "action_noise": run.action_noise if action_noise is None else action_noise,
         "eval_seed": eval_seed,
+        "random": random,
     }
     jobs = jobs_for(path, step, run.seeds if seeds is None else seeds, count, video, **options)
     with Pool(min(workers or machine.cores(), len(jobs))) as pool:

@@ -45,6 +45,7 @@ class Job:
     goal_noise: float = 0.0
     action_noise: float = 0.0
     eval_seed: int = 0
+    random: bool = False  # uniformly random actions instead of the policy's, for comparison
     video: str | None = None
 
 
@@ -138,7 +139,7 @@ class Player:
             self._envs.append(self._policy.make_env())
         played = episodes(
             self._envs[:wanted],
-            self._policy.act_block,
+            self._random if job.random else self._policy.act_block,
             job.task,
             job.first,
             job.count,
@@ -150,6 +151,11 @@ class Player:
         if job.video and film:
             _write_video(Path(job.video), film)
         return played
+
+
+    def _random(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
+        rngs = [np.random.default_rng([int(number), step]) for number in ids]
+        return np.stack([rng.uniform(-1, 1, self._policy.dataset["action_dim"]) for rng in rngs])
 
 
 def _write_video(path: Path, frames: list[np.ndarray]) -> None:
