@@ -81,6 +81,7 @@ def test_what_cannot_be_run_is_reported_and_the_rest_goes_on(tmp_path):
     assert len(outcome.problems) == 2 and len(trainer.calls) == 2
     assert "not run" in (tmp_path / "tables" / "state_gcivl.txt").read_text()
     assert any("no data" in line for line in said)
+    assert "not run: state_gcivl/antmaze-medium" in outcome.text and json.loads(outcome.json)["problems"]
 
 
 def test_noise_evaluates_the_same_run_again_and_draws_a_figure(tmp_path, monkeypatch):
@@ -111,6 +112,7 @@ def test_noise_evaluates_the_same_run_again_and_draws_a_figure(tmp_path, monkeyp
 def test_dry_run_lists_full_configurations(tmp_path):
     found = reproduce.dry_run("fusion", out=tmp_path)
     json.dumps(found)
+    assert reproduce.text(found).endswith("4 runs, 16 with seeds")
     assert len(found) == 4 and {job["status"] for job in found} == {"new"}
     run = config.from_dict(found[0]["config"])
     assert run.id == found[0]["id"] and found[0]["out"].endswith(run.id)

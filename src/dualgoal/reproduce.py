@@ -40,6 +40,17 @@ class Outcome:
     files: list[Path]
     problems: list[str] = field(default_factory=list)
 
+    @property
+    def text(self) -> str:
+        """The table for people, what could not be run, and where it was written."""
+        missing = [f"not run: {problem}" for problem in self.problems]
+        return "\n".join([typeset.text(self.filled), *missing, *(f"written: {file}" for file in self.files)])
+
+    @property
+    def json(self) -> str:
+        """The same as JSON."""
+        return json.dumps(self.filled.to_dict() | {"problems": self.problems}, indent=1, allow_nan=False)
+
 
 def plan(
     table: str,
@@ -91,6 +102,13 @@ def _noise_missing(path: Path, cell: Cell) -> list[int]:
     clean = records.scores(read_rows(path / "eval.jsonl"), seeds=cell.seeds).counted()[-LAST:]
     noisy = {(r["seed"], r["step"]) for r in read_rows(path / NOISE_ROWS) if r.get("goal_noise") == cell.noise}
     return [step for step in clean if any((seed, step) not in noisy for seed in cell.seeds)]
+
+
+def text(jobs: Sequence[dict[str, Any]]) -> str:
+    """A dry run for people: one line per run, then how many there are."""
+    size = lambda job: f"{len(job['seeds'])} seeds x {job['steps']:>9,} steps"
+    lines = [f"{j['task']:<34} {j['column']:<19} {size(j)}  {j['status']:<10} {j['out']}" for j in jobs]
+    return "\n".join([*lines, f"{len(jobs)} runs, {sum(len(j['seeds']) for j in jobs)} with seeds"])
 
 
 def dry_run(table: str, **part: Any) -> list[dict[str, Any]]:
@@ -179,14 +197,11 @@ def finish(table: str, jobs: Sequence[Job], out: Path, problems: Sequence[str] =
     filled = compare.fill(table, found, tasks=[job.cell.task for job in jobs])
     folder = out / "tables"
     folder.mkdir(parents=True, exist_ok=True)
-    forms = {"txt": typeset.text(filled), "tex": typeset.latex(filled), "json": _json(filled, problems)}
+    outcome = Outcome(filled, [], list(problems))
+    forms = {"txt": typeset.text(filled), "tex": typeset.latex(filled), "json": outcome.json + "\n"}
     for suffix, content in forms.items():
         write_atomic(folder / f"{table}.{suffix}", content.encode())
-    files = [folder / f"{table}.{suffix}" for suffix in forms]
+        outcome.files.append(folder / f"{table}.{suffix}")
     if table in figures.FIGURES and found:
-        files += figures.FIGURES[table](filled, found, folder / table)
-    return Outcome(filled, files, list(problems))
-
-
-def _json(filled: compare.Filled, problems: Sequence[str]) -> str:
-    return json.dumps(filled.to_dict() | {"problems": list(problems)}, indent=1, allow_nan=False) + "\n"
+        outcome.files.extend(figures.FIGURES[table](filled, found, folder / table))
+    return outcome
