@@ -119,7 +119,8 @@ def test_not_a_number_stops_the_run_and_is_named(folder, tmp_path):
     run = tiny_run(lr=1e18, save_every=1)
     with pytest.raises(UserError) as problem:
         train.train(run, tmp_path / "a", data_path=folder, quiet=True)
-    found = re.search(r"actor/loss is not finite at step (\d+) for seed [03]; checkpoint of step (\d+)", str(problem.value))
+    words = r"actor/loss is not finite at step (\d+) for seed [03]; checkpoint of step (\d+)"
+    found = re.search(words, str(problem.value))
     assert found and int(found[1]) == int(found[2]) + 1
     kept = policy.load(tmp_path / "a")
     assert kept.step == int(found[2]) and all(np.isfinite(x).all() for x in jax.tree.leaves(kept.params))

@@ -54,3 +54,16 @@ def record(path: Path) -> dict[str, bytes]:
     """Everything a run leaves that must not depend on how it was run."""
     files = [path / "metrics.jsonl", path / "eval.jsonl", *sorted((path / "checkpoints").glob("step-*"))]
     return {file.name: file.read_bytes() for file in files}
+
+
+def untrained(path: Path, folder: Path, rep: str = "orig", algo: str = "gcbc", **changes) -> Run:
+    """A run directory as after the last step, with the parameters of before the first: enough for what only reads."""
+    from dualgoal import data, policy, store, train, trees
+    from dualgoal.program import Program
+
+    run = tiny_run(rep, algo, **changes)
+    facts = train.describe(run, data.load(folder, TASK))
+    program = Program(policy.agent_for(run, facts["dataset"]), run.seeds)
+    with store.Store(path, run, facts) as record:
+        record.save(run.steps, trees.to_host(program.init()))
+    return run

@@ -1,0 +1,173 @@
+"""The same checkpoint gives the same numbers: for any grouping, any number of workers, and workers that die."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from dualgoal import evaluate, policy, rollout
+from dualgoal.errors import UserError
+from dualgoal.evaluate import Pool, jobs_for
+from dualgoal.rollout import BLOCK, Episode, episodes
+from tiny import make_data, untrained
+
+
+class Line:
+    """A point on a line that has to reach its goal; draws nothing after reset."""
+
+    max_steps = 30
+
+    def reset(self, seed, task_id, render_goal=False):
+        rng = np.random.default_rng(seed)
+        self.at, self.goal = rng.uniform(-1, 1, 2).astype(np.float32), rng.uniform(3, 6, 2).astype(np.float32) * task_id
+        return self.at.copy(), {"goal": self.goal.copy(), "goal_rendered": np.zeros((8, 8, 3), np.uint8)}
+
+    def step(self, action):
+        self.at = self.at + np.asarray(action, np.float32)
+        near = bool(np.abs(self.at - self.goal).max() < 1)
+        return self.at.copy(), 0.0, near, False, {"success": near}
+
+    def render(self):
+        return np.full((8, 8, 3), 200, np.uint8)
+
+
+class Recorder:
+    """Walks towards the goal with a step that depends on the episode's id and the time, and remembers what it saw."""
+
+    def __init__(self):
+        self.goals, self.ids = [], []
+
+    def __call__(self, obs, goals, ids, step):
+        self.goals.append(goals.copy())
+        self.ids.append(ids.copy())
+        jitter = np.array([np.random.default_rng([int(i), step]).uniform(0.5, 1) for i in ids])
+        return np.sign(goals - obs) * jitter[:, None]
+
+
+def play(first, count, act=None, rows=BLOCK, **noise):
+    return episodes([Line() for _ in range(rows)], act or Recorder(), 1, first, count, **noise)
+
+
+def test_an_episode_does_not_know_its_company():
+    together = play(0, 5)
+    assert together == [play(i, 1)[0] for i in range(5)] == play(0, 2) + play(2, 3)
+    assert len({e.length for e in together}) > 1 and all(isinstance(e, Episode) for e in together)
+
+
+@pytest.mark.parametrize("noise", [{"goal_noise": 0.5}, {"action_noise": 0.3}])
+def test_noise_is_an_episodes_own(noise):
+    assert play(0, 5, **noise) == [play(i, 1, **noise)[0] for i in range(5)]
+    assert play(0, 5, **noise) != play(0, 5)
+
+
+def test_goal_noise_is_drawn_once_per_episode():
+    plain, noisy = Recorder(), Recorder()
+    play(0, 2, plain)
+    play(0, 2, noisy, goal_noise=0.5)
+    assert all(np.array_equal(g, noisy.goals[0]) for g in noisy.goals)
+    shift = (noisy.goals[0] - plain.goals[0])[:2]
+    assert (np.abs(shift) > 0.01).all() and len(np.unique(shift)) == 4, "every coordinate has its own"
+
+
+def test_the_evaluation_seed_draws_other_episodes():
+    assert play(0, 5) == play(0, 5) and play(0, 5) != play(0, 5, eval_seed=1)
+
+
+def test_success_is_that_of_the_last_step_and_time_runs_out():
+    still = lambda obs, goals, ids, step: np.zeros_like(obs)
+    assert play(0, 3, still) == [Episode(False, 30)] * 3
+    assert all(e.success and e.length < 30 for e in play(0, 3))
+
+
+def test_blocks_are_the_same_for_any_number_of_episodes(tmp_path):
+    jobs = jobs_for(tmp_path, 10, (4, 2), 12)
+    blocks = [(j.seed, j.task, j.first, j.count) for j in jobs[:4]]
+    assert blocks == [(4, 1, 0, 5), (4, 1, 5, 5), (4, 1, 10, 2), (4, 2, 0, 5)]
+    assert len(jobs) == 2 * 5 * 3
+    films = [j for j in jobs_for(tmp_path, 10, (4, 2), 12, video=True) if j.video]
+    assert [j.task for j in films] == [1, 2, 3, 4, 5] and {j.first for j in films} == {rollout.VIDEO_EPISODE}
+
+
+def test_a_film_has_the_goal_beside_it_and_is_a_real_video(tmp_path):
+    import imageio.v2 as imageio
+
+    film = []
+    (episode,) = episodes([Line()], Recorder(), 1, 0, 1, film=film)
+    assert len(film) == episode.length + 1 and film[0].shape == (8, 20, 3)
+    assert film[0][0, 0, 0] == 0 and film[0][0, 9, 0] == 255 and film[0][0, 19, 0] == 200
+    rollout._write_video(tmp_path / "v" / "a.mp4", [np.repeat(np.repeat(f, 4, 0), 4, 1) for f in film])
+    frame = imageio.get_reader(tmp_path / "v" / "a.mp4").get_data(0)
+    assert frame.shape == (32, 80, 3) and frame[:, :30].mean() < 60 < 150 < frame[:, 50:].mean()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    folder = make_data(tmp_path_factory.mktemp("data"))
+    path = tmp_path_factory.mktemp("run") / "a"
+    untrained(path, folder, "vib", "gcfbc", episodes=1)  # a pair that draws random numbers while it acts
+    return path
+
+
+@pytest.fixture(scope="module")
+def rows(path):
+    return evaluate.evaluate(path, episodes=2, workers=1)
+
+
+def test_rows_say_everything(rows, path):
+    assert [(r["seed"], r["task"]) for r in rows] == [(s, t) for s in (0, 3) for t in range(1, 6)]
+    assert all(r["episodes"] == 2 and r["step"] == 40 and r["success"] == r["successes"] / 2 for r in rows)
+    assert all(1 <= r["length"] <= 1000 for r in rows) and len({r["length"] for r in rows}) > 1
+    assert "seed" in evaluate.text(rows)
+
+
+def test_a_dying_worker_is_replaced_and_nothing_changes(path, rows):
+    with Pool(2) as pool:
+        pool.submit(40, jobs_for(path, 40, (0, 3), 2))
+        pids = []
+        while len(pids) < 2:
+            pids = pool.pids
+            time.sleep(0.01)
+        first = pool._waiting[0]
+        while not first.answers:  # both are in the middle of something
+            time.sleep(0.01)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        ((step, again),) = pool.collect(wait=True)
+        assert set(pool.pids).isdisjoint(pids)
+    assert step == 40 and again == rows
+
+
+def test_a_worker_that_keeps_dying_is_reported(path, monkeypatch):
+    monkeypatch.setattr(evaluate, "_environment", lambda: {**os.environ, "PYTHONPATH": "/nowhere", "PYTHONHOME": "/no"})
+    with Pool(1) as pool, pytest.raises(UserError, match="the worker died 3 times; its last words: "):
+        pool.submit(40, jobs_for(path, 40, (0,), 1)[:1])
+        pool.collect(wait=True)
+
+
+def test_what_a_worker_finds_wrong_arrives_as_one_line(path):
+    with Pool(1) as pool, pytest.raises(UserError, match="has no seed 99"):
+        pool.submit(40, jobs_for(path, 40, (99,), 1)[:1])
+        pool.collect(wait=True)
+
+
+def test_bad_questions_get_clear_answers(path, tmp_path):
+    with pytest.raises(UserError, match="no checkpoint of step 7"):
+        evaluate.evaluate(path, step=7)
+    with pytest.raises(UserError, match="episodes is 0"):
+        evaluate.evaluate(path, episodes=0)
+    with pytest.raises(UserError, match="not a run directory"):
+        evaluate.evaluate(tmp_path)
+
+
+def test_a_policy_draws_the_same_numbers_whoever_is_beside_it(path):
+    loaded = policy.load(path, 0)
+    rng = np.random.default_rng(0)
+    obs, goals = rng.normal(size=(2, BLOCK, 2)).astype(np.float32)
+    ids = np.array([5, 6, 7, 8, 9], np.uint32)
+    actions = loaded.act_block(obs, goals, ids, 3)
+    others = ids.copy()
+    others[1:] += 50
+    assert np.array_equal(loaded.act_block(obs, goals, others, 3)[0], actions[0])
+    assert not np.array_equal(loaded.act_block(obs, goals, others, 3)[1], actions[1])

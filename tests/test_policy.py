@@ -1,0 +1,109 @@
+"""What a user loads from a run: one row or many, checked input, and nothing executed from the directory."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dualgoal
+from dualgoal import export, store
+from dualgoal.errors import UserError
+from tiny import make_data, untrained
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def path(folder, tmp_path_factory):
+    path = tmp_path_factory.mktemp("run") / "a"
+    untrained(path, folder, "dual", "gcivl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def policy(path):
+    return dualgoal.load(path, seed=3)
+
+
+OBS, GOALS = np.random.default_rng(0).normal(size=(2, 5, 2)).astype(np.float32)
+
+
+def test_one_row_or_many(policy):
+    assert policy.act(OBS, GOALS).shape == (5, 2) and policy.act(OBS[0], GOALS[0]).shape == (2,)
+    assert policy.encode(GOALS).shape == (5, 4) and policy.encode(GOALS[0]).shape == (4,)
+    assert policy.distance(OBS, GOALS).shape == (5,) and policy.distance(OBS[0], GOALS[0]).shape == ()
+    assert policy.act(OBS, GOALS[0]).shape == (5, 2) and policy.distance(OBS[0], GOALS).shape == (5,)
+    assert policy.act(OBS[:0], GOALS[:0]).shape == (0, 2)
+    np.testing.assert_allclose(policy.act(OBS, GOALS)[2], policy.act(OBS[2], GOALS[2]), atol=1e-6)
+    assert isinstance(policy.act(OBS, GOALS), np.ndarray) and np.abs(policy.act(OBS * 100, GOALS)).max() <= 1
+
+
+def test_seeds_are_different_policies(policy, path):
+    other = dualgoal.load(path)
+    assert other.seed == 0 and not np.allclose(other.act(OBS, GOALS), policy.act(OBS, GOALS))
+    assert np.array_equal(dualgoal.load(path, 3).act(OBS, GOALS), policy.act(OBS, GOALS))
+
+
+def test_temperature_draws(policy):
+    assert np.array_equal(policy.act(OBS, GOALS, 1.0, draw=7), policy.act(OBS, GOALS, 1.0, draw=7))
+    assert not np.array_equal(policy.act(OBS, GOALS, 1.0), policy.act(OBS, GOALS, 1.0))
+
+
+def test_wrong_shapes_are_named(policy):
+    with pytest.raises(UserError, match=r"observation has shape \(3,\); this policy takes \(2,\)"):
+        policy.act(np.zeros(3), GOALS[0])
+    with pytest.raises(UserError, match="5 observations and 3 goals"):
+        policy.act(OBS, GOALS[:3])
+
+
+def test_rollout_reaches_an_end(policy):
+    episode = policy.rollout(task=2, seed=1)
+    assert 1 <= episode.length <= 1000 and isinstance(episode.success, bool)
+
+
+def test_a_run_from_elsewhere_is_checked_before_memory_is_taken(path, tmp_path, folder):
+    with pytest.raises(UserError, match="has no seed 5 .seeds: 0, 3."):
+        dualgoal.load(path, 5)
+    untrained(tmp_path / "b", folder)
+    config = json.loads((tmp_path / "b" / "config.json").read_text())
+    config["run"]["algo"]["hidden"] = [10**6, 10**6]
+    (tmp_path / "b" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"array '.*' is .*, expected .*1000000"):
+        dualgoal.load(tmp_path / "b")
+    store.checkpoint_path(tmp_path / "b", 40).write_bytes(b"\x80\x04N.")
+    with pytest.raises(UserError, match="bytes instead of"):
+        dualgoal.load(tmp_path / "b")
+
+
+def page():
+    text = (Path(__file__).parent.parent / "docs" / "export.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    return code
+
+
+def test_the_reader_on_the_page_needs_numpy_alone_and_is_short():
+    assert len(page().splitlines()) < 40
+    assert set(re.findall(r"^(?:import|from) (\w+)", page(), re.M)) == {"json", "pathlib", "numpy"}
+
+
+@pytest.mark.parametrize("rep, algo", [("dual", "gcivl"), ("orig", "gcbc"), ("vip", "crl")])
+def test_exported_policy_equals_the_original(folder, tmp_path, rep, algo):
+    untrained(tmp_path / "run", folder, rep, algo)
+    file = export.export(tmp_path / "run", tmp_path / "p.safetensors", seed=3)
+    reader: dict = {}
+    exec(page(), reader)
+    arrays, about = reader["read"](file)
+    original = dualgoal.load(tmp_path / "run", 3)
+    np.testing.assert_allclose(reader["act"](arrays, about, OBS, GOALS), original.act(OBS, GOALS), atol=2e-6)
+    np.testing.assert_allclose(reader["encode"](arrays, about, GOALS), original.encode(GOALS), atol=2e-6)
+    assert about["rep"]["name"] == rep and about["seed"] == 3 and about["step"] == 40
+
+
+def test_export_says_what_it_cannot_do(path, tmp_path):
+    with pytest.raises(UserError, match="ends in .safetensors"):
+        export.export(path, tmp_path / "p.bin")
