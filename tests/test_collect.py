@@ -15,6 +15,7 @@ import pytest
 
 from dualgoal import collect, collectors, data, envs, render
 from dualgoal.errors import UserError
+from dualgoal.mazes import Maze
 
 POINT, CUBE = "pointmaze-medium-navigate-v0", "cube-single-play-v0"
 
@@ -183,6 +184,16 @@ def test_point_actions_are_direction_plus_noise_clipped(monkeypatch):
         assert abs(measure(actions).mean() - measure(expected).mean()) < 0.03
     assert counts["goals"] >= 2
     assert np.array_equal(episode["observations"], episode["qpos"])
+
+
+def test_paths_are_searched_once_per_goal_cell(monkeypatch):
+    searched, search = [], Maze._search
+    monkeypatch.setattr(Maze, "_search", lambda self, goal: (searched.append(goal), search(self, goal))[1])
+    collector = collectors.make(POINT, None, {})
+    collector.maze = Maze(collector.maze.walls)
+    for seed in range(3):
+        collector(np.random.default_rng(seed), 300)
+    assert 0 < len(searched) == len(set(searched)) <= len(collector.vertices)
 
 
 def test_goals_change_when_reached(monkeypatch):

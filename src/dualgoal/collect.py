@@ -10,8 +10,11 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -201,7 +204,7 @@ def _work(plan: Plan, skills: Experts, parts: Path, items: list[tuple[str, int]]
         _collect(plan, skills, parts, items, report.send)
     except UserError as problem:
         report.send(problem)
-    except (BrokenPipeError, KeyboardInterrupt):
+    except BrokenPipeError:
         os._exit(1)
 
 
@@ -214,7 +217,7 @@ def _in_processes(
         for w in range(workers):
             receive, send = context.Pipe(duplex=False)
             process = context.Process(target=_work, args=(plan, skills, parts, items[w::workers], send), daemon=True)
-            with _single_threaded():
+            with _starting_worker():
                 process.start()
             send.close()
             running[receive] = process
@@ -244,19 +247,23 @@ def _read_report(pipe: Connection, running: dict[Connection, Any], advance: Adva
     advance(message)
 
 
-class _single_threaded:
-    """While starting a worker: one thread for linear algebra, as the workers already fill the cores."""
-
-    NAMES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-    def __enter__(self) -> None:
-        self.before = {name: os.environ.get(name) for name in self.NAMES}
-        os.environ.update(dict.fromkeys(self.NAMES, "1"))
-
-    def __exit__(self, *_: object) -> None:
-        for name, value in self.before.items():
+@contextmanager
+def _starting_worker() -> Iterator[None]:
+    """What a worker inherits: one thread for linear algebra (the workers fill the cores), and a deaf ear for Ctrl-C,
+    which reaches the whole process group; the parent hears it and ends its workers."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    main_thread = threading.current_thread() is threading.main_thread()
+    listening = signal.signal(signal.SIGINT, signal.SIG_IGN) if main_thread else None
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        if main_thread:
+            signal.signal(signal.SIGINT, listening)
+        for name, value in before.items():
             if value is None:
-                os.environ.pop(name, None)
+                del os.environ[name]
             else:
                 os.environ[name] = value
 
