@@ -16,6 +16,7 @@ def test_on_the_papers_own_numbers():
     # By spread of averages the paper's numbers say otherwise, and the claim shows it.
     assert "orig 14" in found["sensitivity"].detail and "dual 18" in found["sensitivity"].detail
     assert "tra 13" in found["sensitivity"].detail and "byol 11" in found["sensitivity"].detail
+    assert "by which byol is the steadiest" in found["sensitivity"].detail
     assert "inner 42, symmetric 38" in found["inner"].detail
     assert "best or equal on 5 of 7" in found["pixels"].detail
 

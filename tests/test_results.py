@@ -1,6 +1,7 @@
 """The page of results from run directories: numbers with their rows, paragraphs in place, the same bytes every time."""
 
 import json
+from pathlib import Path
 
 from dualgoal import config, presets, records, results, tables
 
@@ -71,6 +72,11 @@ def test_lights_out_runs_are_found_under_both_views(tmp_path):
         write_run(tmp_path / "runs" / cell.column, config.from_dict(cell.config), 0.4)
     names = [path.name for path in results.collect(tmp_path / "runs", tmp_path / "results")]
     assert names == ["lightsout-4x5.dual.1000.json", "lightsout-4x5.orig.1000.json"]
+
+
+def test_the_committed_page_is_built_from_the_committed_rows():
+    root = Path(__file__).parent.parent
+    assert (root / "docs" / "results.md").read_text() == results.build(root / "results")
 
 
 def test_without_any_row_file_everything_is_not_run(tmp_path):

@@ -184,7 +184,9 @@ def _least_sensitive(means: Means) -> Verdict:
     spread = {r: round(max(a[r] for a in found.values()) - min(a[r] for a in found.values())) for r in reps}
     holds = sum(ranks["dual"]) == min(map(sum, ranks.values()))
     places = ", ".join(map(str, ranks["dual"]))
-    return Verdict(holds, f"rank of Dual's average {places}; spread of averages {_pairs(spread)}")
+    steady = min(spread, key=lambda r: spread[r])
+    other = f", by which {steady} is the steadiest" if steady != "dual" else ""
+    return Verdict(holds, f"rank of Dual's average {places}; spread of averages {_pairs(spread)}{other}")
 
 
 def _pairs(values: dict[str, Any]) -> str:
