@@ -163,7 +163,7 @@ def _timed(pipes: list[Any], k: int) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=20, help="per family; point mazes, cheap, get ten times as many")
+    parser.add_argument("--episodes", type=int, default=20, help="per family; ten times as many of point mazes")
     parser.add_argument("--rounds", type=int, default=6, help="per comparison of rates")
     parser.add_argument("--only", choices=("data", "speed"))
     options = parser.parse_args()
