@@ -21,6 +21,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.stem.removeprefix("test_") in STRICT:
             item.add_marker(pytest.mark.filterwarnings("error"))
+            if not item.get_closest_marker("xdist_group"):  # what a file compiles once, one worker compiles once
+                item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="module")
