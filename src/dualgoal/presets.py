@@ -39,34 +39,6 @@ def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides
     return _run(task, rep, algo, settings)
 
 
-def lightsout(task: str, rep: str, **overrides: Any) -> dict[str, Any]:
-    """Section 8: DQN on a board, with bits (orig) or exact distances to random boards (dual), as plain values.
-
-    Boards have no line in the task table and their representation is not learned, so this is not a `config.Run`.
-    """
-    paper = {
-        "steps": 1_000_000,
-        "eval_every": 100_000,
-        "batch_size": 1024,
-        "lr": 1e-4,
-        "tau": 0.005,
-        "discount": 0.95,
-        "hidden": [1024] * 4,
-        "goals": [0.2, 0.0, 0.5, 0.3],
-        "anchors": 64,
-        "trajectories": 40_000,
-        "length": 25,
-        "episodes": 15,
-        "success": "state",
-        "seeds": [0, 1, 2, 3],
-    }
-    given = {k: list(v) if isinstance(v, tuple) else v for k, v in overrides.items()}
-    if strange := sorted(set(given) - set(paper)):
-        raise errors.unknown("option of Lights Out", strange[0], paper)
-    every = {"eval_every": max(1, given["steps"] // 10)} if "steps" in given else {}
-    return {"task": task, "rep": {"name": rep}, "algo": {"name": "dqn"}} | paper | every | given
-
-
 def _shared(line: tasks.Task) -> dict[str, Any]:
     """Section 6.1: what only depends on whether observations are images."""
     if line.pixels:
