@@ -13,9 +13,10 @@ from dualgoal import config
 from dualgoal.agent import Agent
 from dualgoal.algos import CRL, GCBC, GCIVL, NONE
 from dualgoal.errors import UserError
-from dualgoal.flat import Flat
 from dualgoal.reps import TRA, Dual
 from dualgoal.types import GoalMix, Spec
+
+pytestmark = pytest.mark.usefixtures("quick_compile")
 
 IMAGE = (64, 64, 3)
 
@@ -57,7 +58,7 @@ def test_targets_follow_the_parameters_of_before_the_step(trained):
     assert not equal(states[2].targets, states[1].targets)
 
 
-def test_the_lag_can_be_switched_off(trained, quick_compile):
+def test_the_lag_can_be_switched_off(trained):
     agent, data, key, _, states, _ = trained
     prompt = dataclasses.replace(agent, spec=dataclasses.replace(agent.spec, lag=False, tau=0.1))
     state, _ = jax.jit(prompt.update)(states[0], data, key)
@@ -123,18 +124,6 @@ def test_batches_change_with_the_step(trained):
     assert not equal(agent.sample(data, key, 5).s, agent.sample(data, key, 6).s)
 
 
-def test_flat_buffers_take_the_same_steps(trained, quick_compile):
-    """What the training loop runs is what `update` says."""
-    agent, data, key, _, states, _ = trained
-    flat = Flat(agent)
-    step, packed = jax.jit(flat.update), flat.pack(states[0])
-    assert equal(flat.unpack(packed), states[0])
-    for _ in range(3):
-        packed, _ = step(packed, data, key)
-    for a, b in zip(jax.tree.leaves(flat.unpack(packed)), jax.tree.leaves(states[3]), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-
-
 # Two stages -----------------------------------------------------------------------------------------------------------
 
 
@@ -147,7 +136,7 @@ def stage_two(rep, algo, shape, phi):
 
 
 @pytest.mark.parametrize("name", ["dual", "vib", "tra", "byol"])
-def test_two_algorithms_share_one_frozen_representation(name, quick_compile):
+def test_two_algorithms_share_one_frozen_representation(name):
     data, key = small.data(), random.key(1)
     alone = Agent(small.rep(name), NONE["none"]() if name != "vib" else GCBC(hidden=(8,)), Spec((3,), 2, batch_size=4))
     phi = jax.jit(alone.update)(alone.init(random.key(0)), data, key)[0].params

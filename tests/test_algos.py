@@ -13,6 +13,8 @@ from dualgoal.algos import ALGOS, CRL, GCBC, GCFBC, GCIQL, GCIVL, policy
 from dualgoal.errors import UserError
 from dualgoal.types import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, Batch, Condition, Spec
 
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
 CHOICE = Spec((3,), 5, discrete=True, batch_size=4)
 BLANK = jnp.zeros((1, 3))  # policies below look at nothing
@@ -176,7 +178,7 @@ def test_gcbc_is_the_negative_log_likelihood():
 
 @pytest.mark.parametrize("rep", ["orig", "byol"])
 @pytest.mark.parametrize("name", DISCRETE)
-def test_discrete_actions(name, rep, quick_compile):
+def test_discrete_actions(name, rep):
     agent = Agent(small.rep(rep), DISCRETE[name], CHOICE)
     data = small.data(actions=5, discrete=True)
     batch = agent.sample(data, random.key(0), 0)

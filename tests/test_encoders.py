@@ -10,6 +10,8 @@ from jax import random
 from dualgoal.encoders import FEATURES, PAD, Conv, Early, Impala, Late, Stack, fuse, shift
 from dualgoal.types import Spec
 
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
 SHAPE = (64, 64, 3)
 SPEC = Spec(SHAPE, 2)
 

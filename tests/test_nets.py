@@ -12,6 +12,8 @@ from jax import random
 from dualgoal import nets
 from dualgoal.types import Spec
 
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
 SPEC = Spec((5,), 3)
 HALF = Spec((5,), 3, precision="bf16")
 
@@ -96,15 +98,20 @@ def test_bottleneck_third_layer_is_linear_and_heads_are_lecun():
 
 
 def test_shapes_of_the_heads():
-    s, z, a = jnp.ones((4, 5)), jnp.ones((4, 5)), jnp.ones((4, 3))
-    assert nets.Value(random.key(0), SPEC, (8,))(s, z).shape == (2, 4)
-    assert nets.Value(random.key(0), SPEC, (8,), extra=3)(s, z, a).shape == (2, 4)
-    assert nets.Value(random.key(0), SPEC, (8,), members=None)(s, z).shape == (4,)
-    assert nets.Flow(random.key(0), SPEC, (8,))(s, z, a, jnp.ones((4, 1))).shape == (4, 3)
-    embedding = nets.Embedding(random.key(0), (5,), 6, (8,), SPEC)
-    assert embedding(s).shape == (2, 4, 6)
-    np.testing.assert_allclose(embedding.mean(s), embedding(s).mean(axis=0))
-    assert nets.Embedding(random.key(0), (5,), 6, (8,), SPEC, members=None)(s).shape == (4, 6)
+    s, z, a, t = jnp.ones((4, 5)), jnp.ones((4, 5)), jnp.ones((4, 3)), jnp.ones((4, 1))
+    shape = lambda make, *inputs: jax.eval_shape(lambda: make()(*inputs)).shape
+    key = random.key(0)
+    assert shape(lambda: nets.Value(key, SPEC, (8,)), s, z) == (2, 4)
+    assert shape(lambda: nets.Value(key, SPEC, (8,), extra=3), s, z, a) == (2, 4)
+    assert shape(lambda: nets.Value(key, SPEC, (8,), members=None), s, z) == (4,)
+    assert shape(lambda: nets.Flow(key, SPEC, (8,)), s, z, a, t) == (4, 3)
+    assert shape(lambda: nets.Embedding(key, (5,), 6, (8,), SPEC), s) == (2, 4, 6)
+    assert shape(lambda: nets.Embedding(key, (5,), 6, (8,), SPEC, members=None), s) == (4, 6)
+
+
+def test_an_embedding_hands_on_the_average_of_its_members():
+    embedding, s = nets.Embedding(random.key(0), (5,), 6, (8,), SPEC), jnp.ones((4, 5))
+    np.testing.assert_allclose(embedding.mean(s), np.asarray(embedding(s)).mean(axis=0), rtol=1e-5)
 
 
 def test_flow_ends_in_an_ordinary_layer_after_normalised_ones():

@@ -14,6 +14,8 @@ from dualgoal import config
 from dualgoal.algos import ALGOS
 from dualgoal.reps import REPS
 
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
 PAGE = Path(__file__).parents[1] / "docs" / "new_representation.md"
 
 
@@ -28,7 +30,7 @@ def page():
 
 
 @pytest.mark.parametrize("name", ALGOS)
-def test_the_example_trains_under_every_algorithm(name, page, quick_compile):
+def test_the_example_trains_under_every_algorithm(name, page):
     algo = small.algo(name)
     discrete = "continuous" not in algo.actions
     data = small.data(discrete=discrete)

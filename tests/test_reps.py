@@ -15,6 +15,8 @@ from dualgoal.errors import UserError
 from dualgoal.reps import BYOL, REPS, TRA, VIB, VIP, Dual, aggregation
 from dualgoal.types import Batch, Goals, Routes, Spec, Window
 
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
 IMAGES = Spec((64, 64, 3), 2)
 HALF = jnp.float32(0.5)
@@ -114,7 +116,7 @@ def test_dual_value_is_the_member_mean_of_the_aggregation(name):
 
 @pytest.mark.parametrize("learner", ["iql", "ivl"])
 @pytest.mark.parametrize("name", aggregation.AGGREGATIONS)
-def test_every_aggregation_and_learner_gives_finite_gradients(name, learner, quick_compile):
+def test_every_aggregation_and_learner_gives_finite_gradients(name, learner):
     """Also where state and goal coincide, where the square roots have their floor."""
     rep = dual(aggregation=name, learner=learner)
     nets = rep.init(random.key(0), SPEC)
