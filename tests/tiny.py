@@ -29,7 +29,7 @@ def make_data(folder: Path, episodes: int = 12, length: int = 41, seed: int = 0)
 def tiny_run(rep: str = "orig", algo: str = "gcbc", **changes) -> Run:
     """A run of a few seconds: the smallest pair unless told otherwise."""
     options = {"steps": 40, "batch_size": 16, "eval_every": 20, "save_every": 10, "log_every": 10, "episodes": 0}
-    options |= {"seeds": (0, 3), "algo.hidden": [8, 8]}
+    options |= {"seeds": (0, 3)} | ({} if algo == "none" else {"algo.hidden": [8, 8]})
     options |= {} if rep == "orig" else {"rep.hidden": [8, 8], "rep.dim": 4}
     return presets.preset(TASK, rep, algo, **(options | changes))
 

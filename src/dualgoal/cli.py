@@ -401,12 +401,13 @@ def _one_line(box: str, verb: str) -> str:
     """The gist of tyro's framed message: its first paragraph, and the flag it thinks was meant."""
     paragraphs: list[list[str]] = [[]]
     for line in (raw.strip("│╭╮╰╯ ") for raw in box.splitlines()[1:-1]):
-        if line and set(line) <= {"─"}:
+        if set(line) <= {"─", "-"}:  # a rule, drawn with dashes where the terminal has no other
             paragraphs.append([])
         else:
             paragraphs[-1].append(line)
-    gist = " ".join(paragraphs[0])
-    near = [words[1].split()[0] for words in paragraphs[1:] if words[0].startswith("Perhaps you meant")]
+    first, *others = [words for words in paragraphs if words]
+    gist = " ".join(first)
+    near = [words[1].split()[0] for words in others if words[0].startswith("Perhaps you meant")]
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"{gist}{hint} (see dualgoal {verb} --help)"
 

@@ -55,8 +55,8 @@ class Columns:
 def parse_train(args: Sequence[str], parse: Any) -> tuple[Run, Extra]:
     """A run and the rest from the words after `dualgoal train`; `parse(cls, args)` is tyro or a test's stand-in."""
     chosen = _chosen(args)
-    args = _without_widths(args, chosen["rep"])
     base = _base(chosen)
+    args = _without_widths(args, base)
     values = parse(_flags(base, chosen), args)
     given = {f.name: getattr(values, f.name) for f in dataclasses.fields(Run) if f.name != "task"}
     run = Run(task=values.task, **given)
@@ -114,14 +114,13 @@ def _has_env(chosen: dict[str, str]) -> bool:
     return True
 
 
-def _without_widths(args: Sequence[str], rep: str) -> list[str]:
-    """Drop --rep.hidden for a representation without networks, so that one command line can loop over all of them."""
-    known = config.registry("rep")
-    if rep not in known or "hidden" in {f.name for f in dataclasses.fields(known[rep])}:
-        return list(args)
+def _without_widths(args: Sequence[str], base: Run) -> list[str]:
+    """Drop --rep.hidden and --algo.hidden for parts without networks, so that one command line can loop over all."""
+    parts = {"--rep.hidden": base.rep, "--algo.hidden": base.algo}
+    useless = {flag for flag, part in parts.items() if "hidden" not in {f.name for f in dataclasses.fields(part)}}
     out, skipping = [], False
     for word in args:
-        skipping = word.split("=")[0] == "--rep.hidden" or (skipping and word.isdigit())
+        skipping = word.split("=")[0] in useless or (skipping and word.isdigit())
         if not skipping:
             out.append(word)
     return out

@@ -18,6 +18,7 @@ from dualgoal.errors import UserError
 from dualgoal.sampler import Data
 
 NEVER = np.iinfo(np.int32).max
+PARAMETER = "a parameter"
 Broken = dict[str, Array]  # by loss: the first step at which it was not finite, or NEVER
 
 
@@ -87,7 +88,7 @@ class Program:
         broken = {name: jnp.int32(NEVER) for name in info if name.endswith("/loss")}
         state, broken = jax.lax.fori_loop(0, count, body, (state, broken))
         finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params)]).all()
-        return state, {**broken, "a parameter": jnp.where(finite, NEVER, state.step)}
+        return state, {**broken, PARAMETER: jnp.where(finite, NEVER, state.step)}
 
     def _losses(self, state: State, data: Data, key: Array) -> dict[str, Array]:
         batch = self.agent.sample(data, key, state.step)
@@ -99,5 +100,5 @@ class Program:
 def first_broken(broken: Broken, seeds: tuple[int, ...]) -> tuple[int, str, int] | None:
     """(step, loss, seed) of the first value that was not finite, if any."""
     found = [(int(when), name, seeds[i]) for name, steps in broken.items() for i, when in enumerate(np.asarray(steps))]
-    earliest = min(found)
+    earliest = min(found, key=lambda f: (f[0], f[1] == PARAMETER, f))  # a loss says more than what it did
     return earliest if earliest[0] < NEVER else None

@@ -57,12 +57,13 @@ def train(
     run = replace(run, phi=str(Path(run.phi).resolve())) if run.phi else run
     if evaluator is None:
         check_evaluation(run)
-    say = progress.Quiet().say if quiet else lambda text: print(text, flush=True)
+    warn: Say = progress.Quiet().say if quiet else lambda text: print(text, flush=True)
+    say: Say = (lambda text: None) if quiet else warn
     training, validation = datasets or load_data(run.task, data_path, say)
     facts = describe(run, training)
     agent = policy.agent_for(run, facts["dataset"])
     with ExitStack() as stack:
-        record = stack.enter_context(store.Store(out, run, facts, warn=say))
+        record = stack.enter_context(store.Store(out, run, facts, warn=warn))
         program = Program(agent, run.seeds)
         step, state = _restore(record, program, run)
         missing = _missing(record, run, step)
