@@ -53,7 +53,7 @@ def make_run(path, rep="dual", success=(0.5, 0.9), table=True, steps=1000, **opt
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    runs = [make_run(folder / "a"), make_run(folder / "b", "orig", (0.1, 0.3), table=False)]
+    runs = [make_run(folder / "a"), make_run(folder / "b", "orig", (0.1, 0.3))]
     (runs[0] / "videos" / "step-000001000-seed-0-task-1.mp4").write_bytes(b"not really a film")
     make_run(folder / "d", table=False, steps=500)
     (folder / "c").mkdir()
@@ -172,6 +172,15 @@ def test_pointing_at_a_goal_changes_the_colours(page):
     chosen = distances()["goals"][goal]
     assert after[0][chosen] == "rgb(47, 37, 96)"  # the goal itself is the nearest colour
     assert "Rank correlation with the shortest path: 1.00" in words
+
+
+@needs_browser
+def test_runs_sampled_at_the_same_states_move_together(page):
+    page.run("document.querySelector('#explorer-0 svg.pick').focus()")
+    page.key("Home")
+    page.key("End")
+    assert page.run("document.querySelectorAll('.explorer').length") == 2
+    assert "Goal 9 of 9" in page.run("document.querySelector('#explorer-1 .said').textContent")
 
 
 @needs_browser

@@ -73,6 +73,7 @@
       this.table = table;
       this.goal = -1;
       this.panels = [];
+      this.peers = [];
       this.frame();
       const name = section.querySelector("h3").textContent;
       const holder = make(section, "div", { class: "panels" });
@@ -98,7 +99,7 @@
       this.unit = this.size / this.width;
       this.tall = Math.min(Math.max(this.height * this.unit, 160), 600);
       this.unitY = this.tall / this.height;
-      this.radius = Math.max(3, 0.42 * Math.sqrt((this.size * this.tall) / points.length) * (walls ? 0.72 : 0.6));
+      this.radius = Math.max(3, 0.42 * Math.sqrt((this.size * this.tall) / points.length) * (walls ? 0.72 : 0.45));
     }
 
     place([x, y]) { return [(x - this.left) * this.unit, this.tall - (y - this.bottom) * this.unitY]; }
@@ -202,9 +203,16 @@
       return best;
     }
 
+    // Runs that were sampled at the same states move together, so that they can be compared.
+    follows(other) {
+      return other !== this && other.table.task === this.table.task && String(other.table.points) === String(this.table.points)
+        && String(other.table.goals) === String(this.table.goals);
+    }
+
     choose(index) {
       if (index === this.goal) return;
       this.goal = index;
+      this.peers.forEach((peer) => peer.choose(index));
       this.slider.value = index;
       const [gx, gy] = this.at(index);
       const words = this.words(index);
@@ -242,5 +250,6 @@
   }
 
   const tables = JSON.parse(document.getElementById("explorer-data").textContent);
-  document.querySelectorAll("section.explorer").forEach((section) => new Explorer(section, tables[Number(section.dataset.index)]));
+  const explorers = [...document.querySelectorAll("section.explorer")].map((section) => new Explorer(section, tables[Number(section.dataset.index)]));
+  explorers.forEach((one) => { one.peers = explorers.filter((other) => one.follows(other)); });
 })();

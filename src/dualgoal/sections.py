@@ -44,15 +44,18 @@ def summary(runs: Sequence[Shown]) -> Markup:
 
 def _summary_row(run: Shown, any_paper: bool) -> list[Markup]:
     values = run.view.scores().per_seed()
-    steps = max(run.view.scores().counted(), default=0)
+    trained = max((int(row["step"]) for row in run.view.metrics), default=0)
+    steps = max(run.view.scores().counted(), default=trained)
     cells = [cell(run.view.task), cell(run.label), cell(f"{steps:,}", steps), cell(len(values), len(values))]
     if values.size:
         mean, std = stats.mean_std(values)
         interval = stats.bootstrap([values], stats.mean_of_tasks, np.random.default_rng(0))
         cells += [cell(tag("strong", f"{mean:.0f} ± {std:.0f}"), mean)]
-        cells += [cell(f"{interval[0]:.0f} to {interval[1]:.0f}" if interval else "one seed", interval and interval[0])]
+        cells += [
+            cell(f"{interval[0]:.0f} to {interval[1]:.0f}" if interval else "one seed", interval[0] if interval else -1)
+        ]
     else:
-        cells += [cell("not evaluated", -1), cell("")]
+        cells += [cell("not evaluated", -1), cell("", -1)]
     if any_paper:
         cells.append(cell(typeset.number(run.paper, "–").replace("±", " ± "), run.paper[0] if run.paper else -1))
     return cells
