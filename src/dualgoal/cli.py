@@ -38,6 +38,7 @@ def data_generate(
     workers: int | None = None,
     rows: int | None = None,
     expert: Path | None = None,
+    shadow_size: int = 512,
     quiet: bool = False,
 ) -> None:
     """Make TASK.npz and TASK-val.npz with the scripted collectors; run again after an interruption: resumes.
@@ -49,11 +50,15 @@ def data_generate(
         workers: Processes; default: all cores.
         rows: Rows of an episode; default: the official number.
         expert: A walking policy (safetensors) for antmaze, humanoidmaze and antsoccer.
+        shadow_size: Of the renderer's shadow map in images; official files have 4096, which is slower.
         quiet: No progress bar.
     """
     from dualgoal import collect
 
-    print(collect.generate(task, episodes, out, seed, workers, progress=not quiet, rows=rows, expert=expert))
+    file = collect.generate(
+        task, episodes, out, seed, workers, not quiet, rows=rows, expert=expert, shadow_size=shadow_size
+    )
+    print(file)
 
 
 def data_fetch(task: str, /, out: Path | None = None, mirror: tuple[str, ...] = (), quiet: bool = False) -> None:
