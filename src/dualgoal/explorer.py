@@ -19,6 +19,7 @@ from dualgoal.journal import write_atomic
 FORMAT = 1
 FILE = "distances.json"
 STATES, GOALS = 400, 60
+PIXEL_STATES, PIXEL_GOALS = 160, 24
 COORDINATES = ("pointmaze", "antmaze", "humanoidmaze", "antsoccer")  # families whose first two numbers are x and y
 WALKING = ("pointmaze", "antmaze", "humanoidmaze")  # families in which the goal is a place, so a path length is exact
 
@@ -38,6 +39,8 @@ def explore(
 
     path = Path(path)
     policy = policies.load(path, seed)
+    if _pixels(policy):  # a picture costs a hundred vectors
+        states, goals = min(states, PIXEL_STATES), min(goals, PIXEL_GOALS)
     family = _family(policy.run.task)
     maze = _maze(policy.run.task) if family in COORDINATES and not _pixels(policy) else None
     rng = np.random.default_rng(0)

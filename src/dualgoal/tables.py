@@ -56,87 +56,37 @@ def _reps(algo: str) -> tuple[Column, ...]:
     return tuple(Column(rep, title, rep, algo) for rep, title in titles.items())
 
 
-_DIRECT_TASKS = (
-    "antmaze-large-navigate-v0",
-    "humanoidmaze-medium-navigate-v0",
-    "antsoccer-arena-navigate-v0",
-    "cube-double-play-v0",
-    "scene-play-v0",
-    "puzzle-4x4-play-v0",
-)
+# fmt: off
+_DIRECT_TASKS = ("antmaze-large-navigate-v0", "humanoidmaze-medium-navigate-v0", "antsoccer-arena-navigate-v0",
+                 "cube-double-play-v0", "scene-play-v0", "puzzle-4x4-play-v0")
 _NOISE = {"antmaze-medium-navigate-v0": 0.3, "cube-single-play-v0": 0.2, "scene-play-v0": 0.2}  # which three: A5
 LIGHTSOUT_TASKS = ("lightsout-4x5", "lightsout-4x6")
 
-TABLES: dict[str, Table] = {
-    table.name: table
-    for table in (
-        Table("state_gcivl", "T1", "GCIVL on states", STATE_TASKS, _reps("gcivl"), seeds=8),
-        Table("state_crl", "T6", "CRL on states", STATE_TASKS, _reps("crl")),
-        Table("state_gcfbc", "T7", "GCFBC on states", STATE_TASKS, _reps("gcfbc")),
-        Table("pixel_gcivl", "T2", "GCIVL on images", PIXEL_TASKS, _reps("gcivl"), average=False),
-        Table(
-            "fusion",
-            "T3",
-            "Orig with early or late fusion of images",
-            PIXEL_TASKS[-2:],
-            (
-                Column("early", "Early", "orig", "gcivl", {"rep.fusion": "early"}),
-                Column("late", "Late", "orig", "gcivl", {"rep.fusion": "late"}),
-            ),
-            contrast=("early", "late"),
-            highlight=False,
-            average=False,
-        ),
-        Table(
-            "parameterization",
-            "T4",
-            "How Dual combines state and goal",
-            STATE_TASKS,
-            (
-                Column("dual_symmetric", "Symmetric", "dual", "gcivl", {"rep.aggregation": "symmetric"}),
-                Column("dual_inner_product", "Inner product", "dual", "gcivl"),
-            ),
-            contrast=("dual_inner_product", "dual_symmetric"),
-        ),
-        Table(
-            "direct",
-            "T5",
-            "Policy from Dual's own value, or from a second one",
-            _DIRECT_TASKS,
-            (
-                Column("dual_direct", "Direct", "dual", "gcivl", {"rep.learner": "ivl", "algo.direct": True}),
-                Column("dual", "Dual", "dual", "gcivl", {"rep.learner": "ivl"}),
-            ),
-            contrast=("dual", "dual_direct"),
-            average=False,
-        ),
-        Table(
-            "noise",
-            "noisy-goal figure",
-            "GCIVL with noise on evaluation goals",
-            tuple(_NOISE),
-            (
-                Column("orig", "Orig", "orig", "gcivl"),
-                Column("dual", "Dual", "dual", "gcivl"),
-            ),
-            highlight=False,
-            average=False,
-            noise=_NOISE,
-        ),
-        Table(
-            "lightsout",
-            "Lights Out figure",
-            "DQN on Lights Out",
-            LIGHTSOUT_TASKS,
-            (
-                Column("orig", "Orig", "orig", "dqn"),
-                Column("dual", "Dual", "dual", "dqn"),
-            ),
-            highlight=False,
-            average=False,
-        ),
-    )
-}
+TABLES: dict[str, Table] = {table.name: table for table in (
+    Table("state_gcivl", "T1", "GCIVL on states", STATE_TASKS, _reps("gcivl"), seeds=8),
+    Table("state_crl", "T6", "CRL on states", STATE_TASKS, _reps("crl")),
+    Table("state_gcfbc", "T7", "GCFBC on states", STATE_TASKS, _reps("gcfbc")),
+    Table("pixel_gcivl", "T2", "GCIVL on images", PIXEL_TASKS, _reps("gcivl"), average=False),
+    Table("fusion", "T3", "Orig with early or late fusion of images", PIXEL_TASKS[-2:], (
+        Column("early", "Early", "orig", "gcivl", {"rep.fusion": "early"}),
+        Column("late", "Late", "orig", "gcivl", {"rep.fusion": "late"}),
+    ), contrast=("early", "late"), highlight=False, average=False),
+    Table("parameterization", "T4", "How Dual combines state and goal", STATE_TASKS, (
+        Column("dual_symmetric", "Symmetric", "dual", "gcivl", {"rep.aggregation": "symmetric"}),
+        Column("dual_inner_product", "Inner product", "dual", "gcivl"),
+    ), contrast=("dual_inner_product", "dual_symmetric")),
+    Table("direct", "T5", "Policy from Dual's own value, or from a second one", _DIRECT_TASKS, (
+        Column("dual_direct", "Direct", "dual", "gcivl", {"rep.learner": "ivl", "algo.direct": True}),
+        Column("dual", "Dual", "dual", "gcivl", {"rep.learner": "ivl"}),
+    ), contrast=("dual", "dual_direct"), average=False),
+    Table("noise", "noisy-goal figure", "GCIVL with noise on evaluation goals", tuple(_NOISE), (
+        Column("orig", "Orig", "orig", "gcivl"), Column("dual", "Dual", "dual", "gcivl"),
+    ), highlight=False, average=False, noise=_NOISE),
+    Table("lightsout", "Lights Out figure", "DQN on Lights Out", LIGHTSOUT_TASKS, (
+        Column("orig", "Orig", "orig", "dqn"), Column("dual", "Dual", "dual", "dqn"),
+    ), highlight=False, average=False),
+)}
+# fmt: on
 
 
 def get(name: str) -> Table:
