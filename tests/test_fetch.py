@@ -69,6 +69,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(fetch, "PAUSE", 0.0)
     monkeypatch.setattr(fetch, "BLOCK", 1000)
+    monkeypatch.setattr(fetch, "OFFICIAL", "http://127.0.0.1:9")  # nobody answers there
     rng = np.random.default_rng(0)
     files = {}
     for name, rows in ((f"{TASK}.npz", 2000), (f"{TASK}-val.npz", 200)):

@@ -33,7 +33,7 @@ class Gone(Exception):
 
 
 def usual_mirrors() -> list[str]:
-    """Base addresses to try in order: `$DUALGOAL_MIRRORS` (separated by spaces) if set, else the official host."""
+    """Base addresses to try in order: those in `$DUALGOAL_MIRRORS` (separated by spaces), else the official host."""
     return os.environ.get("DUALGOAL_MIRRORS", "").split() or [OFFICIAL]
 
 
@@ -42,13 +42,13 @@ def fetch(
 ) -> Path:
     """Download both files of a task into `out` (default: the cache folder); returns the training file.
 
-    `mirrors` are base addresses to try in order, instead of the usual ones.
+    `mirrors` are base addresses to try in order, before the usual ones.
     """
     from dualgoal import envs  # MuJoCo takes a second to import; only the list of names is needed
 
     envs.check_name(task)
     folder = Path(out).expanduser() if out is not None else cache_folder() / "datasets"
-    bases = list(mirrors or usual_mirrors())
+    bases = list(dict.fromkeys([*(mirrors or ()), *usual_mirrors()]))
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{task}.npz"
     for file in (target.with_name(f"{task}-val.npz"), target):
