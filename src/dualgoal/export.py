@@ -92,8 +92,8 @@ def _stack(prefix: str, mlp: Any, *more: Any) -> Arrays:
     out: Arrays = {}
     for n, layer in enumerate((*mlp.layers, *more)):
         parts = _linear(layer)
-        if n < len(mlp.norms):
-            parts |= {"scale": np.asarray(mlp.norms[n].scale), "offset": np.asarray(mlp.norms[n].offset)}
+        if isinstance(layer, nets.Dense):
+            parts |= {"scale": np.asarray(layer.scale), "offset": np.asarray(layer.offset)}
         out |= {f"{prefix}/{n}/{part}": array for part, array in parts.items()}
     return out
 

@@ -8,12 +8,12 @@ float32; parameters always are.
 import math
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal.encoders import FEATURES, Fusion, Impala, fuse
+from dualgoal.kernels import gelu, gelu_norm, product
 from dualgoal.types import Spec
 
 MEMBERS = 2
@@ -40,67 +40,55 @@ class Linear(eqx.Module):
         self.b = jnp.zeros((*lead, outputs))
 
     def __call__(self, x: Array, dtype=None, out=None) -> Array:
-        """(B, i) or (E, B, i) -> (B, o) or (E, B, o); products in `dtype`, results in `out`."""
-        dtype, out = dtype or x.dtype, out or x.dtype
-        x, w = x.astype(dtype), self.w.astype(dtype)
-        if w.ndim == 2:
-            y = jnp.einsum("bi,io->bo", x, w, preferred_element_type=out)
-            return y + self.b.astype(out)[None]
-        y = jnp.einsum("bi,eio->ebo" if x.ndim == 2 else "ebi,eio->ebo", x, w, preferred_element_type=out)
-        return y + self.b.astype(out)[:, None]
+        y = product(x, self.w, dtype, out)
+        return y + (self.b[None] if self.b.ndim == 1 else self.b[:, None]).astype(y.dtype)
 
 
-class LayerNorm(eqx.Module):
-    scale: Array
-    offset: Array
+class Dense(eqx.Module):
+    """A hidden layer with its LayerNorm. Bias, scale and offset are three rows of one array: on a GPU a kernel reads
+    them, and leaves their gradients, in one go."""
 
-    def __init__(self, size: int, members: int | None = None):
+    w: Array
+    rows: Array
+
+    def __init__(self, key: PRNGKeyArray, inputs: int, outputs: int, members: int | None = None):
         lead = () if members is None else (members,)
-        self.scale, self.offset = jnp.ones((*lead, size)), jnp.zeros((*lead, size))
+        self.w = glorot(key, (*lead, inputs, outputs))
+        self.rows = jnp.broadcast_to(jnp.array([0.0, 1.0, 0.0])[:, None], (*lead, 3, outputs))
 
-    def __call__(self, x: Array) -> Array:
-        y = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-        mean = y.mean(axis=-1, keepdims=True)
-        var = jnp.maximum((y**2).mean(axis=-1, keepdims=True) - mean**2, 0.0)
-        row = (lambda p: p[None]) if self.scale.ndim == 1 else (lambda p: p[:, None])
-        return ((y - mean) * jax.lax.rsqrt(var + 1e-6) * row(self.scale) + row(self.offset)).astype(x.dtype)
+    b = property(lambda self: self.rows[..., 0, :])
+    scale = property(lambda self: self.rows[..., 1, :])
+    offset = property(lambda self: self.rows[..., 2, :])
 
-
-def gelu(x: Array) -> Array:
-    return jax.nn.gelu(x, approximate=True)
+    def __call__(self, x: Array, dtype=None, out=None) -> Array:
+        y = product(x, self.w, dtype)
+        return gelu_norm(y, self.rows, out) if y.ndim == 3 else gelu_norm(y[None], self.rows[None], out)[0]
 
 
 class MLP(eqx.Module):
     """Dense -> GELU -> LayerNorm over the hidden sizes, then a linear layer unless `outputs` is None ("activated")."""
 
-    layers: tuple[Linear, ...]
-    norms: tuple[LayerNorm, ...]
+    layers: tuple[Dense | Linear, ...]
+    normed: bool = eqx.field(static=True)
     activated: bool = eqx.field(static=True)
     bf16: bool = eqx.field(static=True)
 
-    def __init__(
-        self, key, inputs: int, hidden: tuple[int, ...], outputs: int | None, spec: Spec, members=None, norm=True
-    ):
+    def __init__(self, key, inputs: int, hidden, outputs: int | None, spec: Spec, members=None, norm: bool = True):
         sizes = (inputs, *hidden) + (() if outputs is None else (outputs,))
-        keys = random.split(key, len(sizes) - 1)
-        self.layers = tuple(Linear(k, i, o, members) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True))
-        self.norms = tuple(LayerNorm(h, members) for h in hidden) if norm else ()
-        self.activated = outputs is None
-        self.bf16 = spec.precision == "bf16"
+        kinds = [Dense if norm else Linear] * len(hidden) + [Linear] * (outputs is not None)
+        keys = random.split(key, len(kinds))
+        self.layers = tuple(
+            kind(k, i, o, members) for kind, k, i, o in zip(kinds, keys, sizes[:-1], sizes[1:], strict=True)
+        )
+        self.normed, self.activated, self.bf16 = norm, outputs is None, spec.precision == "bf16"
 
     def __call__(self, x: Float[Array, "*E B i"]) -> Float[Array, "*F B o"]:
         hidden = len(self.layers) - (not self.activated)
-        half = jnp.bfloat16 if self.bf16 else None
+        half, full = (jnp.bfloat16, jnp.float32) if self.bf16 else (None, None)
         for n, layer in enumerate(self.layers[:hidden]):
-            x = self.activate(n, layer(x, dtype=half if n else None, out=half))
-        if self.activated:
-            return x.astype(jnp.float32) if self.bf16 else x
-        return self.layers[-1](x, dtype=half, out=jnp.float32 if self.bf16 else None)
-
-    def activate(self, n: int, x: Array) -> Array:
-        """GELU and LayerNorm, computed again on the way back: cheaper than storing what lies between."""
-        block = (lambda y: self.norms[n](gelu(y))) if self.norms else gelu
-        return jax.checkpoint(block, prevent_cse=False)(x)
+            x = layer(x, dtype=half if n else None, out=half)
+            x = x if self.normed else gelu(x.astype(jnp.promote_types(x.dtype, jnp.float32))).astype(x.dtype)
+        return x.astype(full or x.dtype) if self.activated else self.layers[-1](x, dtype=half, out=full)
 
 
 class Value(eqx.Module):
@@ -117,6 +105,11 @@ class Value(eqx.Module):
     def __call__(self, s: Array, z: Array, *extra: Array) -> Array:
         y = self.mlp(join(self.fuse(s, z), *extra))
         return y[..., 0] if self.mlp.layers[-1].b.shape[-1] == 1 else y
+
+    def pair(self, s: Array, next_s: Array, z: Array) -> tuple[Array, Array]:
+        """V(s, z) and V(s', z) in one pass over twice the rows."""
+        v = self(jnp.concatenate([s, next_s]), jnp.concatenate([z, z]))
+        return v[..., : s.shape[0]], v[..., s.shape[0] :]
 
 
 class Actor(eqx.Module):

@@ -45,14 +45,15 @@ class GCIVL(Algorithm):
         r, m = rewards(goal.success)
         slow, z = targets["value"], stop_gradient(goal.z)
         v = nets["value"](batch.s, goal.z)
-        v_slow, v_slow_next = slow(stop_gradient(batch.s), z), slow(batch.next_s, z)
+        v_slow, v_slow_next = slow.pair(stop_gradient(batch.s), batch.next_s, z)
         return losses.ivl(v, v_slow, v_slow_next, r, m, spec.discount, self.expectile), {"v": v.mean()}
 
     def actor_loss(self, nets, batch, goal, spec):
         advantage = goal.advantage
         if advantage is None:
-            v, s, z = stop_gradient(nets["value"]), stop_gradient(batch.s), stop_gradient(goal.z)
-            advantage = v(batch.next_s, z).mean(axis=0) - v(s, z).mean(axis=0)
+            s, z = stop_gradient(batch.s), stop_gradient(goal.z)
+            v, v_next = stop_gradient(nets["value"]).pair(s, batch.next_s, z)
+            advantage = (v_next - v).mean(axis=0)
         log_prob = policy.log_prob(nets["actor"], batch.s, goal.z, batch.a, spec)
         info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
         return losses.awr(advantage, log_prob, self.alpha), info
