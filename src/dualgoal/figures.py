@@ -12,6 +12,7 @@ import numpy as np
 from dualgoal import stats
 from dualgoal.compare import NOISY, Filled
 from dualgoal.records import Record
+from dualgoal.typeset import short
 
 COLOURS = {"orig": "#7a7f87", "dual": "#1f6fb4"}
 
@@ -20,6 +21,7 @@ def noise(filled: Filled, _: Sequence[Record], stem: Path) -> list[Path]:
     """Bars of Orig and Dual with clean and with noisy goals, one group per task."""
     lines = [line for line in filled.lines if any(slot.ours for slot in line.slots.values())]
     figure, axes = _canvas(max(4.0, 2.2 * len(lines) + 1.5), 3.4)
+    named: set[str] = set()
     for i, line in enumerate(lines):
         for j, (heading, slot) in enumerate(line.slots.items()):
             if slot.ours is None:
@@ -27,8 +29,9 @@ def noise(filled: Filled, _: Sequence[Record], stem: Path) -> list[Path]:
             low, high = slot.ours.interval or (slot.ours.mean, slot.ours.mean)
             style: dict[str, Any] = {"color": COLOURS[heading.removesuffix(NOISY)]}
             if heading.endswith(NOISY):
-                style |= {"alpha": 0.55, "hatch": "//"}
-            label = filled.headings[heading] if i == 0 else None
+                style |= {"alpha": 0.6, "hatch": "///", "edgecolor": "white", "ecolor": "black"}
+            label = None if heading in named else filled.headings[heading]
+            named.add(heading)
             spread = [[max(slot.ours.mean - low, 0)], [max(high - slot.ours.mean, 0)]]
             axes.bar(i + 0.2 * (j - 1.5), slot.ours.mean, 0.19, yerr=spread, capsize=2, label=label, **style)
     axes.set_xticks(range(len(lines)), [line.name.removesuffix("-v0") for line in lines])
@@ -48,7 +51,8 @@ def lightsout(filled: Filled, found: Sequence[Record], stem: Path) -> list[Path]
             axes.plot(steps, mean, color=COLOURS[record.column], label=filled.headings[record.column], marker=".")
             axes.fill_between(steps, low, high, color=COLOURS[record.column], alpha=0.2, linewidth=0)
         axes.set_title(task, fontsize=10)
-        axes.set_xlabel("steps")
+        axes.set_xlabel("gradient steps")
+        axes.xaxis.set_major_formatter(lambda value, _: short(round(value)))
     return _finish(figure, many[0], stem, "success in percent", "", all_axes=many)
 
 
@@ -75,7 +79,7 @@ def _finish(figure: Any, axes: Any, stem: Path, y: str, x: str, all_axes: Sequen
     for each in all_axes if all_axes is not None else [axes]:
         each.set_ylim(0, 100)
         each.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False, fontsize=8)
     stem.parent.mkdir(parents=True, exist_ok=True)
     files = [stem.with_suffix(".svg"), stem.with_suffix(".png")]
     figure.savefig(files[0], metadata={"Date": None})
