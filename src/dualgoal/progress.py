@@ -41,11 +41,11 @@ class Pace:
 
     def __init__(self, step: int, total: int):
         self.total, self.step, self.rate = total, step, 0.0
-        self._then = time.monotonic()
+        self._then: float | None = None
 
     def advance(self, step: int) -> None:
         now = time.monotonic()
-        if step > self.step and now > self._then:
+        if self._then is not None and step > self.step and now > self._then:  # the first time is spent on compiling
             rate = (step - self.step) / (now - self._then)
             self.rate = rate if not self.rate else 0.7 * self.rate + 0.3 * rate
         self.step, self._then = step, now
