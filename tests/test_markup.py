@@ -3,13 +3,16 @@
 import json
 from html.parser import HTMLParser
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dualgoal import markup
 from dualgoal.markup import Markup, join, tag
 
 TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=40)
+
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Reader(HTMLParser):
@@ -24,6 +27,7 @@ class Reader(HTMLParser):
         self.text += text
 
 
+@PATIENT
 @given(TEXT, TEXT)
 def test_text_and_attributes_survive_a_parser(text, value):
     reader = Reader()
@@ -32,6 +36,7 @@ def test_text_and_attributes_survive_a_parser(text, value):
     assert (reader.tags, reader.text) == ([("p", {"title": value})], text)
 
 
+@PATIENT
 @given(st.recursive(TEXT | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)))
 def test_data_cannot_end_its_script_and_comes_back(value):
     page = markup.data(value, id="x")

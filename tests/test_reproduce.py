@@ -42,7 +42,8 @@ def test_runs_are_done_once_and_the_table_is_written(tmp_path):
     trainer = Trainer()
     outcome = reproduce.reproduce("state_gcivl", out=tmp_path, train=trainer, say=quiet, **PART)
     assert len(trainer.calls) == 2 and not outcome.problems
-    assert {f.suffix for f in outcome.files} == {".txt", ".json", ".tex"} and all(f.exists() for f in outcome.files)
+    assert {f.suffix for f in outcome.files} == {".txt", ".json", ".tex", ".svg", ".png"}
+    assert all(f.exists() for f in outcome.files)
     text = (tmp_path / "tables" / "state_gcivl.txt").read_text()
     assert "90±0*" in text and "50±0" in text and "89±3*" in text and "steps: 1,000 (paper: 1,000,000)" in text
     saved = json.loads((tmp_path / "tables" / "state_gcivl.json").read_text())

@@ -59,6 +59,11 @@ def test_from_runs_to_the_page(tmp_path):
     assert "| Dual loses less than Orig when goals are noisy | a figure, no published numbers | holds:" in page
     assert any("not a run of the paper's tables" in line for line in said) and any("not JSON" in line for line in said)
     assert page == results.build(folder)
+    pictures = sorted(p.name for p in (tmp_path / "docs" / "figures").iterdir())
+    assert pictures == ["noise.svg", "state_gcivl.svg"] and all(f"(figures/{name})" in page for name in pictures)
+    first = (tmp_path / "docs" / "figures" / "noise.svg").read_bytes()
+    results.results(folder, tmp_path / "docs" / "results.md")
+    assert (tmp_path / "docs" / "figures" / "noise.svg").read_bytes() == first
 
 
 def test_row_files_keep_no_folder_of_this_machine(tmp_path):

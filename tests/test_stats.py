@@ -5,7 +5,7 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualgoal import stats
@@ -18,6 +18,7 @@ def test_iqm_by_hand():
     assert stats.iqm(np.array([7.0])) == 7
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=12))
 def test_iqm_lies_between_the_extremes_and_moves_with_a_shift(values):
     x = np.array(values)

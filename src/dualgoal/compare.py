@@ -103,7 +103,7 @@ def fill(name: str, records: Iterable[Record] = (), tasks: Iterable[str] | None 
     """
     table = tables.get(name)
     chosen = [t for t in table.tasks if tasks is None or t in set(tasks)]
-    found = _assign(table, records)
+    found = assign(table, records)
     headings = _headings(table)
     measured = {key: measured for key, record in found.items() if (measured := _measure(table, key, record))}
     lines = [_line(table, task, {h: measured.get((task, h)) for h in headings}) for task in chosen]
@@ -133,7 +133,7 @@ def _headings(table: Table) -> dict[str, str]:
     return dict(entry for pair in pairs for entry in pair)
 
 
-def _assign(table: Table, records: Iterable[Record]) -> dict[tuple[str, str], Record]:
+def assign(table: Table, records: Iterable[Record]) -> dict[tuple[str, str], Record]:
     """The record of each cell: its own before one shared with another table, the longest before shorter ones."""
     best: dict[tuple[str, str], tuple[tuple[bool, int, int], Record]] = {}
     for record in records:

@@ -1,27 +1,48 @@
-"""The paper's two figures: success under noisy goals, and learning curves on Lights Out, with 95 % intervals.
+"""A table as a picture with 95 % intervals: bars for noisy goals, learning curves for everything else.
 
-Drawn with Matplotlib's object interface, so no display, no global state; each figure is written as SVG and PNG.
+Drawn with Matplotlib's object interface, so no display and no global state; the same numbers give the same SVG.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dualgoal import stats
+from dualgoal import compare, stats, tables
 from dualgoal.compare import NOISY, Filled
 from dualgoal.records import Record
 from dualgoal.typeset import short
 
-COLOURS = {"orig": "#7a7f87", "dual": "#1f6fb4"}
+COLOURS = {
+    "orig": "#7a7f87",
+    "vib": "#c4622d",
+    "vip": "#a0813a",
+    "tra": "#3f7d4e",
+    "byol": "#8a4f9e",
+    "dual": "#1f6fb4",
+}
+OTHERS = ("#1f6fb4", "#c4622d", "#3f7d4e")
+PER_ROW = 3
 
 
-def noise(filled: Filled, _: Sequence[Record], stem: Path) -> list[Path]:
-    """Bars of Orig and Dual with clean and with noisy goals, one group per task."""
+def draw(
+    filled: Filled, records: Iterable[Record], stem: Path, suffixes: Sequence[str] = (".svg", ".png")
+) -> list[Path]:
+    """Write the figure of a table from the records that fill it; nothing when there are none."""
+    if not filled.has_ours():
+        return []
+    figure = _bars(filled) if any(h.endswith(NOISY) for h in filled.headings) else _curves(filled, records)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    return [_save(figure, stem.with_suffix(suffix)) for suffix in suffixes]
+
+
+def _bars(filled: Filled) -> Any:
+    """Orig and Dual with clean and with noisy goals, one group per task."""
     lines = [line for line in filled.lines if any(slot.ours for slot in line.slots.values())]
-    figure, axes = _canvas(max(4.0, 2.2 * len(lines) + 1.5), 3.4)
-    named: set[str] = set()
+    figure = _canvas(max(4.0, 2.2 * len(lines) + 1.5), 3.4)
+    axes = figure.subplots()
+    named: dict[str, Any] = {}
     for i, line in enumerate(lines):
         for j, (heading, slot) in enumerate(line.slots.items()):
             if slot.ours is None:
@@ -30,30 +51,38 @@ def noise(filled: Filled, _: Sequence[Record], stem: Path) -> list[Path]:
             style: dict[str, Any] = {"color": COLOURS[heading.removesuffix(NOISY)]}
             if heading.endswith(NOISY):
                 style |= {"alpha": 0.6, "hatch": "///", "edgecolor": "white", "ecolor": "black"}
-            label = None if heading in named else filled.headings[heading]
-            named.add(heading)
             spread = [[max(slot.ours.mean - low, 0)], [max(high - slot.ours.mean, 0)]]
-            axes.bar(i + 0.2 * (j - 1.5), slot.ours.mean, 0.19, yerr=spread, capsize=2, label=label, **style)
+            named[filled.headings[heading]] = axes.bar(
+                i + 0.2 * (j - 1.5), slot.ours.mean, 0.19, yerr=spread, capsize=2, **style
+            )
     axes.set_xticks(range(len(lines)), [line.name.removesuffix("-v0") for line in lines])
-    return _finish(figure, axes, stem, "success in percent", "")
+    return _finish(figure, [axes], named)
 
 
-def lightsout(filled: Filled, found: Sequence[Record], stem: Path) -> list[Path]:
-    """Learning curves on both boards."""
-    tasks = sorted({record.task for record in found})
-    figure, _ = _canvas(4.2 * len(tasks), 3.4)
-    figure.clf()
-    many = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
-    for axes, task in zip(many, tasks, strict=True):
-        for record in (r for r in found if r.task == task):
-            scores = record.scores()
+def _curves(filled: Filled, records: Iterable[Record]) -> Any:
+    """Success against steps, a panel per task."""
+    found = compare.assign(tables.get(filled.name), records)
+    tasks = [line.name for line in filled.lines if any(slot.ours for slot in line.slots.values())]
+    across = min(PER_ROW, len(tasks))
+    down = -(-len(tasks) // across)
+    figure = _canvas(3.7 * across + 0.3, 2.9 * down + 0.4)
+    panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
+    named: dict[str, Any] = {}
+    for axes, task in zip(panels, tasks, strict=False):
+        for i, (column, title) in enumerate(filled.headings.items()):
+            if (task, column) not in found:
+                continue
+            scores = found[task, column].scores()
             steps, mean, low, high = band(scores.steps, scores.curve())
-            axes.plot(steps, mean, color=COLOURS[record.column], label=filled.headings[record.column], marker=".")
-            axes.fill_between(steps, low, high, color=COLOURS[record.column], alpha=0.2, linewidth=0)
-        axes.set_title(task, fontsize=10)
-        axes.set_xlabel("gradient steps")
+            colour = COLOURS.get(column, OTHERS[i % len(OTHERS)])
+            (named[title],) = axes.plot(steps, mean, color=colour, marker=".")
+            axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.set_title(task, fontsize=9)
         axes.xaxis.set_major_formatter(lambda value, _: short(round(value)))
-    return _finish(figure, many[0], stem, "success in percent", "", all_axes=many)
+    for unused in panels[len(tasks) :]:
+        unused.set_visible(False)
+    figure.supxlabel("gradient steps", fontsize=9)
+    return _finish(figure, list(panels[: len(tasks)]), named)
 
 
 def band(steps: Sequence[int], curve: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -66,25 +95,25 @@ def band(steps: Sequence[int], curve: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.array(steps)[there], means, bounds[:, 0], bounds[:, 1]
 
 
-def _canvas(width: float, height: float) -> tuple[Any, Any]:
+def _canvas(width: float, height: float) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
+    return Figure(figsize=(width, height), layout="constrained")
 
 
-def _finish(figure: Any, axes: Any, stem: Path, y: str, x: str, all_axes: Sequence[Any] | None = None) -> list[Path]:
-    axes.set_ylabel(y)
-    axes.set_xlabel(x or axes.get_xlabel())
-    for each in all_axes if all_axes is not None else [axes]:
-        each.set_ylim(0, 100)
-        each.spines[["top", "right"]].set_visible(False)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False, fontsize=8)
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    files = [stem.with_suffix(".svg"), stem.with_suffix(".png")]
-    figure.savefig(files[0], metadata={"Date": None})
-    figure.savefig(files[1], dpi=150)
-    return files
+def _finish(figure: Any, panels: Sequence[Any], named: dict[str, Any]) -> Any:
+    for axes in panels:
+        axes.set_ylim(0, 100)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
+    panels[0].set_ylabel("success in percent", fontsize=9)
+    figure.legend(list(named.values()), list(named), loc="outside upper center", ncols=6, frameon=False, fontsize=8)
+    return figure
 
 
-FIGURES: dict[str, Callable[[Filled, Sequence[Record], Path], list[Path]]] = {"noise": noise, "lightsout": lightsout}
+def _save(figure: Any, path: Path) -> Path:
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "dualgoal"}):  # otherwise names inside an SVG differ from run to run
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path

@@ -135,8 +135,9 @@ def _parts(
     filled = [compare.fill(name, found) for name in tables.TABLES if name in own]
     filled = [f for f in filled if f.has_ours()]
     if filled:
-        judged = sections.claims(claims.lines(found))
-        parts.append(("paper", "Beside the paper", join([[sections.paper_table(f) for f in filled], judged])))
+        judged = [line for line in claims.lines(found) if line[2] != "not run"]
+        inside = [[sections.paper_table(f) for f in filled], sections.claims(judged) if judged else None]
+        parts.append(("paper", "Beside the paper", join(inside)))
     if films:
         parts.append(("films", "Films", films))
     parts.append(("losses", "Losses", sections.losses(runs)))

@@ -192,7 +192,7 @@ def record(job: Job) -> records.Record | None:
 
 
 def finish(table: str, jobs: Sequence[Job], out: Path, problems: Sequence[str] = ()) -> Outcome:
-    """Write a table, and for figures the picture, from whatever rows its runs have."""
+    """Write a table and its picture from whatever rows its runs have."""
     found = [r for job in jobs if (r := record(job))]
     filled = compare.fill(table, found, tasks=[job.cell.task for job in jobs])
     folder = out / "tables"
@@ -202,6 +202,5 @@ def finish(table: str, jobs: Sequence[Job], out: Path, problems: Sequence[str] =
     for suffix, content in forms.items():
         write_atomic(folder / f"{table}.{suffix}", content.encode())
         outcome.files.append(folder / f"{table}.{suffix}")
-    if table in figures.FIGURES and found:
-        outcome.files.extend(figures.FIGURES[table](filled, found, folder / table))
+    outcome.files.extend(figures.draw(filled, found, folder / table))
     return outcome

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dualgoal import claims, compare, records, reproduce, store, tables, typeset
+from dualgoal import claims, compare, figures, records, reproduce, store, tables, typeset
 from dualgoal.errors import UserError
 from dualgoal.journal import write_atomic
 from dualgoal.records import Record
@@ -16,6 +16,8 @@ from dualgoal.tables import Cell
 
 # What a run may change and still be a cell of a table; all of it is printed beside the number.
 REDUCIBLE = ("seeds", "steps", "episodes", "eval_every", "save_every", "log_every", "precision", "deterministic")
+
+FIGURES = "figures"  # beside the page
 
 INTRO = """# Results
 
@@ -31,13 +33,16 @@ def results(
     runs: Sequence[str | Path] = (),
     say: Callable[[str], None] = print,
 ) -> Path:
-    """Collect row files from `runs` (if any), then write the page; returns its path."""
+    """Collect row files from `runs` (if any), then write the page with its figures; returns its path."""
     for path in runs:
         collect(path, folder, say)
-    page = build(folder)
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(Path(out), page.encode())
-    return Path(out)
+    out = Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(out, build(folder).encode())
+    found = records.load_all(Path(folder))
+    for name in {record.table for record in found}:
+        figures.draw(compare.fill(name, found), found, out.parent / FIGURES / name, suffixes=(".svg",))
+    return out
 
 
 def collect(runs: str | Path, into: str | Path, say: Callable[[str], None] = print) -> list[Path]:
@@ -103,7 +108,9 @@ def _section(name: str, found: Sequence[Record], folder: Path) -> str:
     body = typeset.markdown(filled) if filled.has_ours() or name in tables.paper() else "Not run.\n"
     status = "" if filled.has_ours() else "Not run; the paper's numbers alone:\n" * (name in tables.paper())
     files = "\n".join([*rows, ""]) if rows else ""
-    return "\n".join(part for part in (head, _text(folder, name), status, body, files) if part)
+    drawn = any(record.table == name for record in found)
+    picture = f"![Success with 95 % intervals: {table.title}]({FIGURES}/{name}.svg)\n" if drawn else ""
+    return "\n".join(part for part in (head, _text(folder, name), status, body, picture, files) if part)
 
 
 def _text(folder: Path, name: str) -> str:
