@@ -73,7 +73,7 @@ def test_a_filled_cell_has_mean_std_interval_and_the_papers_number():
     gap = found.differences["cube-single-play-v0"]
     assert (gap.mean, gap.seeds, gap.steps) == (26, (4, 4), 1000) and gap.welch[0] < gap.bootstrap[0] < 26
     assert "Dual minus Orig on cube-single-play-v0: +26.0 points after 1,000 steps" in typeset.text(found)
-    assert found.improvement["orig"][0] == 1.0 and found.average_tasks == 1
+    assert found.improvement["orig"].probability == 1.0 and found.average_tasks == 1
     assert found.average.slots["dual"].ours.mean == 89 and found.average.slots["dual"].paper == (89, None)
 
 

@@ -217,6 +217,8 @@ def reproduce(
         return
     done = library.reproduce(table, out=out, data=data, workers=workers, quiet=quiet, **part)
     print(done.json if json else done.text)
+    if done.problems:
+        raise UserError(f"{len(done.problems)} runs of {table} could not be done; the first: {done.problems[0]}")
 
 
 def theory(json: bool = False, seed: int = 0, plot: Path | None = None) -> None:

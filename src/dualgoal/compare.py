@@ -62,6 +62,15 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
+class Improvement:
+    """The probability that a seed of Dual beats a seed of another column on the same task."""
+
+    probability: float
+    interval: Interval | None
+    tasks: int
+
+
+@dataclass(frozen=True)
 class Difference:
     """How far one column is above another on one task, with two 95 % intervals over seeds."""
 
@@ -85,7 +94,7 @@ class Filled:
     average: Line | None
     average_tasks: int
     aggregates: dict[str, Aggregate]
-    improvement: dict[str, tuple[float, Interval | None]]  # of Dual over each other column
+    improvement: dict[str, Improvement]  # of Dual over each other column
     differences: dict[str, Difference]  # by task, between the two columns the table is about
     settings: list[str]
 
@@ -108,7 +117,6 @@ def fill(name: str, records: Iterable[Record] = (), tasks: Iterable[str] | None 
     measured = {key: measured for key, record in found.items() if (measured := _measure(table, key, record))}
     lines = [_line(table, task, {h: measured.get((task, h)) for h in headings}) for task in chosen]
     common = _common(lines)
-    aggregates, improvement = _aggregate(common), _improvement(common)
     average = _average(table, common, lines) if table.average and (len(chosen) == len(table.tasks) or common) else None
     used = [record for (task, _), record in found.items() if task in chosen]
     return Filled(
@@ -119,8 +127,8 @@ def fill(name: str, records: Iterable[Record] = (), tasks: Iterable[str] | None 
         lines,
         average,
         len(common) or len(table.tasks),
-        aggregates,
-        improvement,
+        _aggregate(common),
+        _improvement(lines),
         _differences(table, lines),
         describe(table, used),
     )
@@ -230,23 +238,24 @@ def _aggregate(common: Common) -> dict[str, Aggregate]:
     }
 
 
-def _improvement(common: Common) -> dict[str, tuple[float, Interval | None]]:
-    columns = _columns(common)
-    dual = columns.get("dual")
-    if dual is None:
-        return {}
-    return {
-        h: (float(stats.improvement(dual, s)), stats.improvement_interval(dual, s, np.random.default_rng(0)))
-        for h, s in columns.items()
-        if h != "dual" and not h.endswith(NOISY)
-    }
+def _improvement(lines: list[Line]) -> dict[str, Improvement]:
+    """Dual against each other column, on the tasks where both were trained equally long."""
+    out = {}
+    for heading in lines[0].slots if lines and "dual" in lines[0].slots else ():
+        pairs = [(line.slots["dual"].ours, line.slots[heading].ours) for line in lines]
+        both = [(a, b) for a, b in pairs if a and b and a.steps == b.steps]
+        if heading != "dual" and not heading.endswith(NOISY) and both:
+            x, y = [np.array(a.scores) for a, _ in both], [np.array(b.scores) for _, b in both]
+            interval = stats.improvement_interval(x, y, np.random.default_rng(0))
+            out[heading] = Improvement(float(stats.improvement(x, y)), interval, len(both))
+    return out
 
 
 def _differences(table: Table, lines: list[Line]) -> dict[str, Difference]:
     out = {}
     for line in lines:
         above, below = (line.slots[name].ours for name in table.contrast)
-        if above and below and not line.mixed:
+        if above and below and above.steps == below.steps:
             found = stats.difference(np.array(above.scores), np.array(below.scores), np.random.default_rng(0))
             counts = (above.seeds, below.seeds)
             out[line.name] = Difference(table.contrast, found.mean, found.bootstrap, found.welch, counts, above.steps)

@@ -44,8 +44,9 @@ def notes(filled: Filled) -> list[str]:
             f"{filled.headings[name]}: IQM {a.iqm:.1f} {span(a.iqm_interval)}, mean {a.mean:.1f} "
             f"{span(a.mean_interval)} over {_tasks(filled.average_tasks)}"
         )
-    for name, (p, interval) in filled.improvement.items():
-        out.append(f"probability that Dual improves on {filled.headings[name]}: {p:.2f} {span(interval, 2)}")
+    for name, i in filled.improvement.items():
+        words = f"probability that Dual improves on {filled.headings[name]}: {i.probability:.2f} {span(i.interval, 2)}"
+        out.append(f"{words} over {_tasks(i.tasks)}")
     for task, d in filled.differences.items():
         above, below = (filled.headings[name] for name in d.columns)
         out.append(
