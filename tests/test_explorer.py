@@ -108,3 +108,19 @@ def test_a_foreign_table_is_not_shown(spoil):
     assert explorer.valid(table)
     spoil(table)
     assert not explorer.valid(table)
+
+
+def test_images_are_shown_by_their_distances_and_in_smaller_numbers(monkeypatch, tmp_path):
+    task, rows = "visual-cube-single-play-v0", 200
+    shade = np.linspace(0, 255, rows).astype(np.uint8)
+    images = np.broadcast_to(shade[:, None, None, None], (rows, 64, 64, 3))
+    file = tmp_path / f"{task}.npz"
+    np.savez_compressed(
+        file, observations=images, actions=np.zeros((rows, 5), np.float32), terminals=np.arange(rows) % 50 == 49
+    )
+    use(monkeypatch, Known(task, (64, 64, 3), lambda o, g: abs(float(o[0, 0, 0]) - float(g[0, 0, 0])), file))
+    table = explorer.explore(tmp_path)
+    assert (len(table["points"]), len(table["goals"]), table["kind"]) == (160, 24, "embedding")
+    # Shades lie on a line, so the first direction of the embedding orders them.
+    along, step = np.array(table["points"])[:, 0], np.array(table["learned"])[:, table["goals"][0]]
+    assert explorer.valid(table) and np.ptp(along) > 0 and step[0] == 0

@@ -7,9 +7,11 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import chromium
-from dualgoal import config, explorer, presets, report
+from dualgoal import config, explorer, presets, report, runview
 from dualgoal.errors import UserError
 
 TASK = "pointmaze-medium-navigate-v0"
@@ -117,6 +119,43 @@ def test_broken_directories_give_a_page_and_no_traceback(tmp_path):
     assert "No run could be read." in nothing
     with pytest.raises(UserError, match="no run to report on"):
         report.report([], tmp_path / "x.html")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(
+    ["task", "rep", "algo", "seeds", "steps", "episodes", "discount", "name", "dataset", "versions"]
+)
+ROW = st.dictionaries(st.sampled_from(["seed", "step", "task", "success", "goal_noise", "x/loss"]), JSON)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(NAMES, JSON), st.dictionaries(NAMES, JSON), st.lists(ROW), JSON)
+def test_no_content_of_a_run_directory_breaks_the_page(tmp_path_factory, run, facts, rows, table):
+    path = make_run(tmp_path_factory.mktemp("fuzz") / "run")
+    whole = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(whole | facts | {"run": whole["run"] | run}))
+    with (path / "eval.jsonl").open("a") as evaluations, (path / "metrics.jsonl").open("a") as metrics:
+        for file in (evaluations, metrics):
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    kept = json.loads((path / "distances.json").read_text())
+    (path / "distances.json").write_text(json.dumps(kept | {"profile": table, "correlation": table, "walls": table}))
+    page = report.build([runview.read(path)], title="t")
+    assert page.count("<script") == 2
+
+
+def test_films_that_do_not_fit_are_named(tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run")
+    for task in (1, 2):
+        (run / "videos" / f"step-000001000-seed-0-task-{task}.mp4").write_bytes(bytes(600))
+    (run / "videos" / "step-000000500-seed-0-task-1.mp4").write_bytes(b"older")
+    monkeypatch.setattr("dualgoal.sections.FILM_LIMIT", 1000)
+    page = report.report([run], tmp_path / "r.html").read_text()
+    assert page.count("<video") == 1 and "task-2.mp4 left out" in page
+    assert base64.b64encode(b"older").decode() not in page
 
 
 def test_building_twice_gives_the_same_page(tmp_path):

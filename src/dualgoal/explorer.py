@@ -200,7 +200,7 @@ def kept(path: Path) -> Table | None:
     """The table in a run directory, if it is one and belongs to the newest checkpoint (or there is none any more)."""
     try:
         table = json.loads((path / FILE).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     there = store.steps(path)
     return table if valid(table) and (not there or there[-1] == table["step"]) else None
@@ -216,7 +216,7 @@ def valid(table: Any) -> bool:
     shape = (len(goals), len(points))
     return (
         all(isinstance(g, int) and 0 <= g < len(points) for g in goals)
-        and all(isinstance(table.get(key), int) for key in ("seed", "step"))
+        and all(isinstance(table.get(key), int) and _number(table[key]) for key in ("seed", "step"))
         and _matrix(points, (None, 2))
         and _matrix(table.get("learned"), shape)
         and (exact is None or _matrix(exact, shape))
@@ -228,7 +228,7 @@ def valid(table: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e15 < value < 1e15  # and not NaN
 
 
 def _numbers(values: Any) -> bool:

@@ -51,7 +51,7 @@ def collect(runs: str | Path, into: str | Path, say: Callable[[str], None] = pri
     for path in sorted(p.parent for p in Path(runs).rglob("config.json")):
         try:
             found = [reproduce.record(reproduce.Job(cell, path, "")) for cell in cells_of(path)]
-        except (UserError, KeyError, TypeError, ValueError) as error:
+        except (UserError, KeyError, TypeError, ValueError, AttributeError) as error:
             say(f"{path}: left out: {error}")
             continue
         whole = [record for record in found if record and record.done]

@@ -5,7 +5,6 @@ edited by hand or never belonged to this program, and it has to say so instead o
 """
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 from dualgoal.scores import Scores, scores
 
 Row = dict[str, Any]
+LARGEST = 1e15
+DEEPEST = 8  # levels of nested settings that get names of their own
 MAX_NAMED = 3  # how many bad lines or foreign files are named before the rest is counted
 UNSAID = {"seeds", "eval_every", "save_every", "log_every"}  # not worth a place in a run's label
 KNOWN_FILES = {"config.json", "metrics.jsonl", "eval.jsonl", "noise.jsonl", "timing.jsonl", "distances.json", "lock"}
@@ -69,7 +70,7 @@ def _config(path: Path, problems: list[str]) -> dict[str, Any] | None:
     except FileNotFoundError:
         problems.append("no config.json: not a run directory")
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problems.append(f"config.json cannot be read ({_short(error)})")
         return None
     if not isinstance(content, dict) or not isinstance(content.get("run"), dict):
@@ -113,7 +114,8 @@ def _parse(line: bytes) -> Row | None:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """A number that can be drawn; a file may hold integers of a thousand digits."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
 
 
 def _evaluation(row: Row) -> bool:
@@ -147,13 +149,13 @@ def _short(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error).splitlines()[0][:80]
 
 
-def flat(values: Any, prefix: str = "") -> dict[str, Any]:
+def flat(values: Any, prefix: str = "", depth: int = 0) -> dict[str, Any]:
     """Nested values by dotted name, for looking at configurations side by side."""
-    if not isinstance(values, dict):
+    if not isinstance(values, dict) or depth == DEEPEST:
         return {prefix: values}
     out: dict[str, Any] = {}
     for key, value in values.items():
-        out |= flat(value, f"{prefix}.{key}" if prefix else str(key))
+        out |= flat(value, f"{prefix}.{key}" if prefix else str(key), depth + 1)
     return out
 
 
