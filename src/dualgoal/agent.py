@@ -10,6 +10,7 @@ step t of a run uses nothing random but fold_in(key, t), so resuming is exact an
 """
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,6 +27,24 @@ from dualgoal.encoders import FEATURES, Impala
 from dualgoal.errors import UserError
 from dualgoal.losses import temporal_distance
 from dualgoal.types import Algorithm, Batch, Condition, Frames, Goals, Info, Representation, Routes, Spec, Stream
+
+# Products in bf16 are asked for by name (nets.py); what is left under "bf16" may be tf32.
+PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32", "bf16": "tensorfloat32"}
+    "float32": "float32",
+    "tf32": "tensorfloat32",
+    "bf16": "tensorfloat32",
+}  # bf16: what nets.py leaves in float32
+
+
+def in_precision(method):
+    """Run an agent's method, and trace what it differentiates, with matrix products in its spec's precision."""
+
+    @functools.wraps(method)
+    def wrapped(self, *args, **kwargs):
+        with jax.default_matmul_precision(PRODUCTS[self.spec.precision]):
+            return method(self, *args, **kwargs)
+
+    return wrapped
 
 
 class State(NamedTuple):
@@ -115,9 +134,13 @@ class Agent:
         return sampler.sample(data, random.split(random.fold_in(key, step))[0], self.streams, self.spec)
 
     def update(self, state: State, data: sampler.Data, key: PRNGKeyArray) -> tuple[State, Info]:
-        """One gradient step; `key` is the run's key, the same at every step."""
+        """One gradient step on a batch of its own; `key` is the run's key, the same at every step."""
+        return self.learn(state, self.sample(data, key, state.step), key)
+
+    @in_precision
+    def learn(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+        """One gradient step on this batch."""
         k_loss = random.split(random.fold_in(key, state.step))[1]
-        batch = self.sample(data, key, state.step)
         gradients, info = jax.grad(self.losses, has_aux=True)(state.params, state.targets, batch, k_loss)
         updates, opt_state = self.optimizer.update(gradients, state.opt_state)
         params = optax.apply_updates(state.params, updates)
@@ -126,6 +149,7 @@ class Agent:
         targets = jax.tree.map(lambda fast, slow: tau * fast + (1 - tau) * slow, source, state.targets)
         return State(params, targets, opt_state, state.step + 1), info
 
+    @in_precision
     def losses(self, params, targets, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Info]:
         """The sum of all losses and everything worth logging, as "part/name"."""
         k_rep, k_algo, k_encode = random.split(key, 3)
@@ -178,6 +202,7 @@ class Agent:
     def observe(self, params, s: Array, g: Array) -> tuple[Array, Array]:
         return (params["encoders"]["state"](s), params["encoders"]["goal"](g)) if self.shared else (s, g)
 
+    @in_precision
     def act(self, params, s: Array, g: Array, key: PRNGKeyArray, temperature: float = 0.0) -> Array:
         """Actions for rows of states and goals."""
         k_encode, k_act = random.split(key)
@@ -185,11 +210,13 @@ class Agent:
         z = self.rep.encode(params["rep"], g, s, k_encode).z
         return self.algo.act(params["algo"], s, z, k_act, temperature, self.algo_spec)
 
+    @in_precision
     def encode(self, params, g: Array, key: PRNGKeyArray, s: Array | None = None) -> Array:
         """What the algorithm sees of rows of goals."""
         s, g = self.observe(params, g if s is None else s, g)
         return self.rep.encode(params["rep"], g, s, key).z
 
+    @in_precision
     def distance(self, params, s: Array, g: Array, key: PRNGKeyArray) -> Array:
         """Learned temporal distance: by the representation's own value where it has one, else by the algorithm's."""
         s, g = self.observe(params, s, g)

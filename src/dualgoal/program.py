@@ -29,6 +29,25 @@ def _in_a_hurry() -> dict[str, Any] | None:
     return {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
+GPU_OPTIONS = {
+    # Independent kernels of a step side by side: one seed leaves most of a large GPU idle (measured: 0.80 -> 0.48 ms).
+    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+    # Products that share weights stay apart: joining and cutting their rows costs more than it saves (3.44 -> 2.98 ms).
+    "xla_gpu_dot_merger_threshold_mb": 0,
+}
+
+
+def _for_training() -> dict[str, Any] | None:
+    """Compiler options for the training loop, where this compiler knows them."""
+    if jax.default_backend() != "gpu":
+        return None
+    try:
+        jax.jit(lambda x: x + 1, compiler_options=GPU_OPTIONS)(0)
+    except Exception:  # the compiler's own error type is not public; an unknown option only costs speed
+        return None
+    return GPU_OPTIONS
+
+
 def spread(seeds: int, devices: int) -> int:
     """How many devices to use: the largest number that divides the seeds evenly."""
     return max(n for n in range(1, min(seeds, devices) + 1) if seeds % n == 0)
