@@ -30,10 +30,6 @@ from dualgoal.types import Algorithm, Batch, Condition, Frames, Goals, Info, Rep
 
 # Products in bf16 are asked for by name (nets.py); what is left under "bf16" may be tf32.
 PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32", "bf16": "tensorfloat32"}
-    "float32": "float32",
-    "tf32": "tensorfloat32",
-    "bf16": "tensorfloat32",
-}  # bf16: what nets.py leaves in float32
 
 
 def in_precision(method):
