@@ -230,10 +230,24 @@ def test_late_fusion_of_orig_has_a_pair_of_encoders_per_network():
     assert state.params["encoders"] == {}
 
 
-@vectors
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("rep", "algo"), PAIRS)
-def test_update_on_vectors(rep, algo):
-    """Compiled: finite, traced once for many steps, and every trained network moves."""
+def test_update_is_finite_and_returns_what_it_was_given(rep, algo, kind):
+    """Run eagerly, because compiling all of these takes minutes. That jit traces it once for any number of steps is
+    shown by the abstract state: what comes out is what went in, so every later call meets the first one's cache."""
+    agent, data = matched(rep, algo, SHAPES[kind])
+    start, key = agent.init(random.key(0)), random.key(1)
+    after, _ = jax.jit(agent.update).trace(start, data, key).out_info
+    assert jax.tree.structure(after) == jax.tree.structure(start)
+    for before, then in zip(jax.tree.leaves(start), jax.tree.leaves(after), strict=True):
+        assert (before.shape, before.dtype, before.weak_type) == (then.shape, then.dtype, then.weak_type)
+    check(start, *agent.update(start, data, key), moving=trained(rep, algo, kind))
+
+
+@vectors
+@pytest.mark.parametrize(("rep", "algo"), zip(REPS, ALGOS, strict=False))
+def test_compiled_update_traces_once(rep, algo):
+    """Every representation and every algorithm once, for many steps."""
     agent, data = matched(rep, algo)
     traces = []
 
@@ -243,26 +257,11 @@ def test_update_on_vectors(rep, algo):
 
     step, start = jax.jit(counted), agent.init(random.key(0))
     state = start
-    for _ in range(4):
+    for _ in range(20):
         state, info = step(state, data, random.key(1))
     assert len(traces) == 1
-    assert int(state.step) == 4
+    assert int(state.step) == 20
     check(start, state, info, moving=trained(rep, algo, "vectors"))
-
-
-@images
-@pytest.mark.parametrize(("rep", "algo"), PAIRS)
-def test_update_on_images(rep, algo):
-    """Run eagerly, because compiling thirty of these takes minutes. That jit would trace it once for any number of
-    steps is shown by the abstract state: what comes out is what went in, so the second call meets the first's cache."""
-    agent, data = matched(rep, algo, SHAPES["images"])
-    start, key = agent.init(random.key(0)), random.key(1)
-    traced = jax.jit(agent.update).trace(start, data, key)
-    after, _ = traced.out_info
-    assert jax.tree.structure(after) == jax.tree.structure(start)
-    for before, then in zip(jax.tree.leaves(start), jax.tree.leaves(after), strict=True):
-        assert (before.shape, before.dtype, before.weak_type) == (then.shape, then.dtype, then.weak_type)
-    check(start, *agent.update(start, data, key), moving=trained(rep, algo, "images"))
 
 
 def check(start, state, info, moving: set[str]):
