@@ -258,6 +258,17 @@ def test_oracles_take_turns_with_their_own_generators():
     assert noise.std() > 0
 
 
+def test_interpolation_is_scipys():
+    from scipy.interpolate import interp1d
+
+    rng = np.random.default_rng(0)
+    knots = np.cumsum(rng.uniform(0.1, 1, 6)).tolist()
+    for values in (rng.normal(size=6), rng.normal(size=(6, 3))):
+        ours, theirs = collectors._linear(knots, values, kind="linear", axis=0), interp1d(knots, values, axis=0)
+        for t in [*np.linspace(knots[0], knots[-1], 41)[:-1], *knots]:
+            assert np.allclose(ours(t), theirs(t), atol=1e-12)
+
+
 def test_walkers_are_told_the_state_and_a_unit_direction():
     seen = []
 

@@ -192,7 +192,7 @@ def main() -> None:
             show(shadow_sizes(task, options.rounds))
     if options.only in (None, "speed"):
         point, cube = "pointmaze-medium-navigate-v0", "cube-single-play-v0"
-        show(collecting_against_replaying(cube, 3 * options.rounds, 200))
+        show(collecting_against_replaying(cube, 3 * options.rounds, 300))
         show(collecting_against_random(point, 10 * options.rounds, ROWS))
         show(two_workers_against_one(cube, options.rounds, 300))
         show(two_workers_against_one(point, 10 * options.rounds, ROWS))
