@@ -146,7 +146,7 @@ def test_two_devices_share_the_seeds(folder, cache):
         from tiny import TASK, tiny_run
         from dualgoal import data, policy, sampler, train
         from dualgoal.program import Program
-        run = tiny_run("dual", "gcbc", seeds=(0, 1, 2, 3))
+        run = tiny_run(seeds=(0, 1, 2, 3))
         dataset = data.load({folder!r}, TASK)
         agent = policy.agent_for(run, train.describe(run, dataset)["dataset"])
         program = Program(agent, run.seeds)
