@@ -257,15 +257,13 @@ def evaluate(
 
     `random` acts uniformly at random instead: what a score has to be compared with.
     """
-    from dualgoal import policy
-
     path = Path(path)
     run = store.read_run(path)
     if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
     for line in data.mismatches(store.read_config(path).get("dataset") or {}):
         warnings.warn(f"{path}: dataset {line}", data.Mismatch, stacklevel=2)
-    step = policy.load(path, None if seeds is None else seeds[0], step).step
+    step, seeds = store.choose_step(path, step), store.choose_seeds(path, run, seeds)
     count = run.episodes if episodes is None else episodes
     if count < 1:
         raise UserError(f"episodes is {count}; give --episodes 1 or more")
@@ -275,7 +273,7 @@ def evaluate(
         "eval_seed": eval_seed,
         "random": random,
     }
-    jobs = jobs_for(path, step, run.seeds if seeds is None else seeds, count, video, **options)
+    jobs = jobs_for(path, step, seeds, count, video, **options)
     with Pool(min(workers or machine.cores(), len(jobs))) as pool:
         pool.submit(step, jobs)
         return pool.collect(wait=True)[0][1]

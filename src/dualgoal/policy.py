@@ -44,30 +44,14 @@ def load(path: str | Path, seed: int | None = None, step: int | None = None, ver
     path = Path(path)
     facts = store.read_config(path)
     run = config.from_dict(facts["run"])
-    seed = run.seeds[0] if seed is None else seed
-    if seed not in run.seeds:
-        raise UserError(f"{path}: has no seed {seed} (seeds: {', '.join(map(str, run.seeds))})")
-    step = _intact(path, step) if verify or step is None else step
+    (seed,) = store.choose_seeds(path, run, None if seed is None else (seed,))[:1]
+    step = store.choose_step(path, step) if verify or step is None else step
     dataset = facts.get("dataset") or {}
     if not {"observation_shape", "action_dim", "discrete"} <= set(dataset):
         raise UserError(f"{path}/config.json: 'dataset' lacks the sizes of observations and actions; restore the file")
     agent = agent_for(run, dataset)
     params = read_params(store.checkpoint_path(path, step), agent, run.seeds.index(seed), len(run.seeds))
     return Policy(agent, params, run, dataset, seed=seed, step=step)
-
-
-def _intact(path: Path, step: int | None) -> int:
-    known = store.steps(path)
-    if step is not None and step not in known:
-        raise UserError(f"{path}: no checkpoint of step {step} (there are: {', '.join(map(str, known)) or 'none'})")
-    problem = "no checkpoint yet; train first"
-    for candidate in reversed(known) if step is None else [step]:
-        try:
-            checkpoint.verify(store.checkpoint_path(path, candidate))
-            return candidate
-        except checkpoint.Damaged as damage:
-            problem = f"checkpoint {damage}"
-    raise UserError(f"{path}: {problem}")
 
 
 @functools.lru_cache(maxsize=8)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualgoal import data, machine
 from dualgoal.errors import UserError
 
 BLOCK = 5  # episodes that share one call of the policy; part of the protocol, see above
@@ -175,6 +176,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    machine.keep_compiled(data.cache_folder() / "compiled")
     player = Player()
     for line in sys.stdin:
         try:

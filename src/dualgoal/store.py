@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -135,6 +135,29 @@ def read_config(path: Path) -> dict[str, Any]:
 def read_run(path: Path) -> config.Run:
     """The `Run` of a run directory."""
     return config.from_dict(read_config(path)["run"])
+
+
+def choose_step(path: Path, step: int | None = None) -> int:
+    """`step` if its checkpoint is intact; without one, the newest that is."""
+    known = steps(path)
+    if step is not None and step not in known:
+        raise UserError(f"{path}: no checkpoint of step {step} (there are: {', '.join(map(str, known)) or 'none'})")
+    problem = "no checkpoint yet; train first"
+    for candidate in reversed(known) if step is None else [step]:
+        try:
+            checkpoint.verify(checkpoint_path(path, candidate))
+            return candidate
+        except Damaged as damage:
+            problem = f"checkpoint {damage}"
+    raise UserError(f"{path}: {problem}")
+
+
+def choose_seeds(path: Path, run: config.Run, seeds: Sequence[int] | None = None) -> tuple[int, ...]:
+    """`seeds` if the run has them; without any, all of the run's."""
+    for seed in seeds or ():
+        if seed not in run.seeds:
+            raise UserError(f"{path}: has no seed {seed} (seeds: {', '.join(map(str, run.seeds))})")
+    return tuple(seeds or run.seeds)
 
 
 def _same(path: Path, run: config.Run, facts: Mapping[str, Any], warn: Callable[[str], None]) -> None:
