@@ -315,7 +315,7 @@ def own_generator(oracle: Any, rng: np.random.Generator) -> Any:
 
 
 def _linear(times: list[float], values: Any, **_: Any) -> Callable[[float], np.ndarray]:
-    """Linear interpolation at one time; plans ask for each of their steps, where SciPy's costs 2 % of all collecting."""
+    """Linear interpolation at one time; plans ask for each of their steps, where SciPy's would cost 2 % of all."""
     knots, points = list(times), np.asarray(values, dtype=np.float64)
     slopes = (np.diff(points, axis=0).T / np.diff(knots)).T
 
