@@ -1,22 +1,20 @@
 """The demo's arithmetic, and that its parts fit together; training itself is replaced by untrained runs."""
 
 import pytest
-from tiny import untrained
 
 from dualgoal import demo, train
 from dualgoal.journal import Journal
+from tiny import untrained
 
 
 def rows(successes, episodes=10, step=20):
-    return [
-        {"seed": s, "task": t, "step": step, "episodes": episodes, "successes": successes, "success": successes / episodes}
-        for s in (0, 1) for t in range(1, 6)
-    ]  # fmt: skip
+    counts = {"episodes": episodes, "successes": successes, "success": successes / episodes}
+    return [{"seed": s, "task": t, "step": step, **counts} for s in (0, 1) for t in range(1, 6)]
 
 
 def test_interval_is_wilsons():
     mean, low, high = demo.interval(rows(4))
-    assert mean == pytest.approx(40) and low == pytest.approx(30.94, abs=0.01) and high == pytest.approx(49.80, abs=0.01)
+    assert (mean, low, high) == pytest.approx((40, 30.94, 49.80), abs=0.01)
     assert demo.interval(rows(0))[:2] == (0, 0) and demo.interval(rows(0))[2] == pytest.approx(3.70, abs=0.01)
     assert demo.interval(rows(10))[2] == 100
 
