@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dualgoal import lightsout, tabular
@@ -15,7 +15,7 @@ from dualgoal.lightsout_env import LightsOut
 
 SMALL = ["1x1", "1x4", "2x2", "2x3", "3x3", "3x4", "4x4"]  # 2x3 and 4x4 are singular
 sizes = st.builds(Puzzle, st.integers(1, 3), st.integers(1, 4))
-quick = settings(max_examples=25, deadline=None)
+quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_toggles_by_hand():

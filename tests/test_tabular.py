@@ -5,7 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dualgoal import theorems, theory
@@ -25,8 +25,8 @@ from dualgoal.tabular import (
 )
 
 # Few distinct shapes, so that the compiled sweeps are shared; what varies is the process.
-SIZES = st.sampled_from([4, 9, 20])
-quick = settings(max_examples=25, deadline=None)
+SIZES = st.sampled_from([4, 12])
+quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -199,11 +199,23 @@ def test_classical_scaling_recovers_points():
 
 
 def test_rows_have_the_documented_fields_and_pass():
-    rows = list(theory.checks(sizes=(8,), repeats=3))
+    rows = list(theory.checks(sizes=(12,), repeats=3))
     assert rows and all(row.passed for row in rows)
     assert {"stochastic", "deterministic", "unreachable", "block"} <= {row.process for row in rows}
     listed = json.loads(theory.as_json(rows))
     assert all(set(row) == {"check", "process", "states", "deviation", "passed"} for row in listed)
+
+
+def test_command_prints_every_row_and_fails_with_a_failed_check(monkeypatch, capsys):
+    good, bad = theory.Row("triangle", "stochastic", 9, 1e-16, True), theory.Row("triangle", "odd", 9, np.inf, False)
+    monkeypatch.setattr(theory, "checks", lambda seed: iter([good, good]))
+    theory.main()
+    assert capsys.readouterr().out.splitlines()[-1] == "2 of 2 checks passed"
+    monkeypatch.setattr(theory, "checks", lambda seed: iter([good, bad]))
+    with pytest.raises(SystemExit) as end:
+        theory.main(json=True)
+    assert end.value.code == 1
+    assert [row["deviation"] for row in json.loads(capsys.readouterr().out)] == [1e-16, None]
 
 
 def test_float64_stays_inside():
