@@ -135,7 +135,7 @@ def stage_two(rep, algo, shape, phi):
     return agent, state._replace(params={**state.params, "rep": phi["rep"], "encoders": encoders})
 
 
-@pytest.mark.parametrize("name", ["dual", "vib", "tra", "byol"])
+@pytest.mark.parametrize("name", ["dual", "vib"])
 def test_two_algorithms_share_one_frozen_representation(name):
     data, key = small.data(), random.key(1)
     alone = Agent(small.rep(name), NONE["none"]() if name != "vib" else GCBC(hidden=(8,)), Spec((3,), 2, batch_size=4))

@@ -176,8 +176,7 @@ def test_gcbc_is_the_negative_log_likelihood():
 # Action spaces --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rep", ["orig", "byol"])
-@pytest.mark.parametrize("name", DISCRETE)
+@pytest.mark.parametrize(("name", "rep"), [("gcivl", "byol"), ("gcbc", "orig"), ("gciql", "orig")])
 def test_discrete_actions(name, rep):
     agent = Agent(small.rep(rep), DISCRETE[name], CHOICE)
     data = small.data(actions=5, discrete=True)

@@ -19,7 +19,7 @@ from dualgoal.sampler import Data
 from dualgoal.types import Spec
 
 SIDE, GAMMA, KAPPA = 5, 0.95, 0.98
-SEEDS, STEPS = (0, 1, 2), 3000
+SEEDS, STEPS = (0, 1, 2), 4000
 MOVES = np.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
 
 
@@ -40,7 +40,7 @@ def walks(episodes=100, length=101) -> Data:
 
 def learned_distances(success: str, seeds=SEEDS) -> np.ndarray:
     """(seeds, states, goals)."""
-    spec = Spec((SIDE**2,), 4, discrete=True, discount=GAMMA, batch_size=128, lr=1e-3, tau=0.02, success=success)
+    spec = Spec((SIDE**2,), 4, discrete=True, discount=GAMMA, batch_size=256, lr=1e-3, tau=0.02, success=success)
     agent = Agent(Dual(dim=32, expectile=KAPPA, hidden=(64, 64)), NONE["none"](), spec)
     data = walks()
 

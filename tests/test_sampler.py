@@ -15,6 +15,8 @@ from dualgoal import sampler
 from dualgoal.encoders import PAD
 from dualgoal.types import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, GoalMix, Spec, Window
 
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
 DRAWS = 200_000
 CURRENT = GoalMix(1.0, 0.0, 0.0, 0.0)
 LIGHTS_OUT = GoalMix(0.2, 0.0, 0.5, 0.3)
@@ -141,7 +143,7 @@ def test_geometric_future_does_not_depend_on_the_row_number(offset):
     assert (goals(0) != expected).mean() < 1e-3, "float32 logarithms may fall on the other side of an integer"
 
 
-@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("mix", [VALUE_GOALS, ACTOR_GOALS, LIGHTS_OUT])
 @pytest.mark.parametrize("offset", [0, 2_000_000, 20_000_000])
 def test_relabelling_equals_a_float64_reading_at_any_row(offset, mix):
     """All of section 2.2 in int64 and float64, on episodes that lie behind `offset` rows of another one."""
