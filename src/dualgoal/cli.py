@@ -331,16 +331,42 @@ def demo(out: Path = Path("demo"), workers: int | None = None) -> None:
     library.demo(out, workers=workers)
 
 
-def bench(json: bool = False, trace: Path | None = None) -> None:
-    """Speed as ratios, measured in one run.
+def bench(
+    task: str = "cube-single-play-v0",
+    reps: tuple[str, ...] = ("dual",),
+    algos: tuple[str, ...] = ("gcivl",),
+    seeds: tuple[int, ...] = (1,),
+    precisions: tuple[Literal["float32", "tf32", "bf16"], ...] = ("float32",),
+    batches: tuple[int, ...] = (),
+    widths: tuple[int, ...] = (512,),
+    seconds: float = 2.0,
+    baseline: bool = True,
+    parts: bool = True,
+    json: bool = False,
+    trace: Path | None = None,
+) -> None:
+    """Speed as ratios, measured in one run: every combination of the lists, each against the stepwise baseline.
 
     Args:
+        task: Sizes of observations, actions and data; the numbers in them are random.
+        reps: Representations.
+        algos: Algorithms.
+        seeds: How many seeds train side by side.
+        precisions: Arithmetic of matrix products.
+        batches: Batch sizes; default: the task's.
+        widths: Hidden widths.
+        seconds: Time spent on each measurement, about.
+        baseline: Also time the loop that samples on the host and dispatches every step.
+        parts: Also time sampling, forward, backward, and optimiser with targets.
         json: Print JSON.
-        trace: Write a profile into this folder.
+        trace: Write a profile of the first combination into this folder, for TensorBoard or Perfetto.
     """
     from dualgoal import bench as library
 
-    library.main(json=json, trace=trace)
+    library.main(
+        task=task, reps=reps, algos=algos, seeds=seeds, precisions=precisions, batches=batches, widths=widths,
+        seconds=seconds, baseline=baseline, parts=parts, json=json, trace=trace,
+    )  # fmt: skip
 
 
 def train(args: Sequence[str]) -> None:

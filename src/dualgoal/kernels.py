@@ -176,7 +176,8 @@ def fused_forward(out, y, rows):
 
 
 def fused_backward(out, saved, dout):
-    return backward(out, *saved, dout)
+    y, rows = saved
+    return backward(out, y, rows, dout)
 
 
 fused.defvjp(fused_forward, fused_backward)

@@ -91,6 +91,10 @@ class Program:
         """Take `steps` gradient steps. The given state is consumed."""
         return self._chunk(state, data, self.keys, jnp.int32(steps))
 
+    def compile(self, state: State, data: Data) -> Any:
+        """The compiled training loop, for a look at its cost; `advance` uses the same one."""
+        return self._chunk.lower(state, data, self.keys, jnp.int32(1)).compile()
+
     def measure(self, state: State, data: Data) -> dict[str, np.ndarray]:
         """Everything worth logging on the next batch of `data`, per seed. A program of its own, so that how often it is
         called cannot change training."""

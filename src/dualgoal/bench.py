@@ -1,0 +1,297 @@
+"""Speed as ratios, measured in one run on whatever device is there.
+
+Each row times the training loop of one combination against a baseline in the same process that works as the reference
+implementation does: it samples with NumPy on the host, copies a batch over and calls one compiled update per step, for
+one seed. A row also says what the loop costs to compile and to hold, what share of a plain matrix product's speed it
+reaches, and which part of a step takes how long. Data are random numbers of a task's sizes.
+"""
+
+import functools
+import json as jsonlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+
+from dualgoal import presets, tasks
+from dualgoal.agent import Agent, State
+from dualgoal.errors import UserError
+from dualgoal.program import Program
+from dualgoal.sampler import Data, draws
+from dualgoal.types import Batch, Frames, GoalMix, Goals, Spec, Stream
+
+SECONDS = 2.0  # per timing, about
+ROWS_PIXELS = 20_000  # a full pixel set is 12 GB; drawing rows costs the same from a smaller one
+PARTS = ("sampling", "forward", "backward", "optimiser and targets")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What one row measures."""
+
+    task: str = "cube-single-play-v0"
+    rep: str = "dual"
+    algo: str = "gcivl"
+    seeds: int = 1
+    precision: str = "float32"
+    batch: int | None = None
+    width: int = 512
+
+    def agent(self) -> Agent:
+        """The paper's settings for this combination at this width."""
+        run = presets.preset(self.task, self.rep, self.algo)
+        task, hidden = tasks.get(self.task), (self.width,) * 3
+        rep = replace(run.rep, hidden=hidden) if hasattr(run.rep, "hidden") else run.rep
+        spec = Spec(
+            task.observation_shape,
+            task.action_dim,
+            discount=run.discount,
+            batch_size=self.batch or run.batch_size,
+            precision=self.precision,
+        )
+        return Agent(rep, replace(run.algo, hidden=hidden), spec)
+
+
+@dataclass(frozen=True)
+class Host:
+    """Random rows of a task's sizes, in memory."""
+
+    observations: np.ndarray
+    actions: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+def rows_of(task: str) -> Host:
+    facts, rng = tasks.get(task), np.random.default_rng(0)
+    length = facts.rows_per_episode
+    count = (ROWS_PIXELS // length if facts.pixels else facts.episodes) * length
+    shape = (count, *facts.observation_shape)
+    draw: Callable[[], np.ndarray] = lambda: rng.standard_normal(shape, dtype=np.float32)
+    observations = rng.integers(0, 256, shape, dtype=np.uint8) if facts.pixels else draw()
+    actions = rng.uniform(-1, 1, (count, facts.action_dim)).astype(np.float32)
+    starts = np.arange(0, count, length)
+    return Host(observations, actions, starts, starts + length - 1)
+
+
+def host_batch(host: Host, streams: dict[str, Stream], spec: Spec, rng: np.random.Generator) -> Batch:
+    """A batch as the reference draws it: NumPy, one stream after the other, copies of the selected rows."""
+    size, length = spec.batch_size, int(host.ends[0] + 1)
+
+    def valid() -> np.ndarray:
+        e = rng.integers(len(host.starts), size=size)
+        return host.starts[e] + rng.integers(length - 1, size=size)
+
+    rows = valid()
+    fin = host.ends[rows // length] - 1
+
+    def stream(kind: Stream) -> Goals | Frames:
+        if not isinstance(kind, GoalMix):
+            start, now = host.starts[rows // length], np.minimum(rows, fin)
+            return Frames(*(host.observations[r] for r in (start, now, now + 1, fin + 1)))
+        u = rng.random(size)
+        future = np.minimum(rows + rng.geometric(1 - spec.discount, size), fin)
+        if kind.uniform > 0:
+            future = np.round(u * np.minimum(rows + 1, fin) + (1 - u) * fin).astype(int)
+        share = (kind.geometric + kind.uniform) / (1 - kind.current) if kind.current < 1 else 0.0
+        goal = np.where(rng.random(size) < share, future, valid())
+        goal = np.where(rng.random(size) < kind.current, rows, goal)
+        return Goals(host.observations[goal], (goal == rows).astype(np.float32))
+
+    names = draws(streams)
+    drawn = {name: stream(streams[name]) for name in dict.fromkeys(names.values())}
+    goals = {name: drawn[draw] for name, draw in names.items()}
+    return Batch(host.observations[rows], host.actions[rows], host.observations[rows + 1], goals)
+
+
+def per_step(advance: Callable[[int], Any], seconds: float = SECONDS) -> float:
+    """Seconds per step of `advance(steps)`, which returns something to wait for: the best of three after a warm-up."""
+
+    def clock(steps: int) -> float:
+        began = time.perf_counter()
+        jax.block_until_ready(advance(steps))
+        return (time.perf_counter() - began) / steps
+
+    clock(2)
+    steps = max(2, int(seconds / 3 / clock(3)))
+    return min(clock(steps) for _ in range(3))
+
+
+def time_baseline(agent: Agent, host: Host, seconds: float) -> float:
+    """Seconds per step of the reference's loop, one seed."""
+    step = jax.jit(agent.learn, donate_argnums=0)
+    state, key, rng = jax.jit(agent.init)(random.key(0)), random.key(0), np.random.default_rng(0)
+
+    def advance(steps: int) -> State:
+        nonlocal state
+        for _ in range(steps):
+            state, _ = step(state, host_batch(host, agent.streams, agent.spec, rng), key)
+        return state
+
+    return per_step(advance, seconds)
+
+
+def time_parts(agent: Agent, data: Data, seeds: int, seconds: float) -> dict[str, float]:
+    """Milliseconds per step until each part is done: loops that do one part more than the one before."""
+    keys = jax.vmap(random.key)(jnp.arange(seeds))
+    state = jax.jit(jax.vmap(agent.init))(keys)
+
+    def sampled(state: State, data: Data, key, step):
+        return agent.sample(data, key, step)
+
+    def forward(state: State, data: Data, key, step):
+        return agent.losses(state.params, state.targets, sampled(state, data, key, step), random.fold_in(key, step))[0]
+
+    def backward(state: State, data: Data, key, step):
+        return jax.grad(lambda params: forward(state._replace(params=params), data, key, step))(state.params)
+
+    def loop(part, state, data, keys, steps):
+        def body(step, total):
+            out = jax.vmap(part, in_axes=(0, None, 0, None))(state, data, keys, step)
+            return total + sum(x.astype(jnp.float32).mean() for x in jax.tree.leaves(out))
+
+        return jax.lax.fori_loop(0, steps, body, jnp.float32(0))
+
+    until = {}
+    for name, part in zip(PARTS, (sampled, forward, backward), strict=False):
+        go = functools.partial(jax.jit(functools.partial(loop, part)), state, data, keys)
+        until[name] = per_step(functools.partial(_with_steps, go), seconds) * 1e3
+    return until
+
+
+def _with_steps(go: Callable[..., Any], steps: int) -> Any:
+    return go(jnp.int32(steps))
+
+
+def matmul_tflops(precision: str) -> float:
+    """Tera-operations per second of a plain square product in this precision: the yardstick."""
+    size = 8192 if jax.default_backend() == "gpu" else 1024
+    x = random.normal(random.key(0), (size, size), jnp.bfloat16 if precision == "bf16" else jnp.float32)
+    with jax.default_matmul_precision("float32" if precision == "float32" else "tensorfloat32"):
+        chain = jax.jit(lambda x, n: jax.lax.fori_loop(0, n, lambda i, y: (y @ x) * 0.01, x))
+        return 2 * size**3 / per_step(lambda steps: chain(x, jnp.int32(steps)), 0.6) / 1e12
+
+
+def operations(agent: Agent, data: Data) -> float:
+    """Floating-point operations of one update, counted before the compiler removes what is computed twice."""
+    state = jax.eval_shape(agent.init, random.key(0))
+    cost: Any = jax.jit(agent.update).lower(state, data, random.key(0)).cost_analysis()
+    return float(cost["flops"])
+
+
+def measure(case: Case, *, seconds: float = SECONDS, baseline: bool = True, parts: bool = False, trace=None) -> dict:
+    """One row."""
+    agent, host = case.agent(), rows_of(case.task)
+    index = (jnp.asarray(host.starts, jnp.int32), jnp.asarray(host.ends, jnp.int32))
+    data = Data(jnp.asarray(host.observations), jnp.asarray(host.actions), *index)
+    program = Program(agent, tuple(range(case.seeds)))
+    state, placed = program.init(), program.place_data(data)
+    jax.block_until_ready(state)
+    began = time.perf_counter()
+    compiled = program.compile(state, placed)
+    compile_s = time.perf_counter() - began
+    memory = compiled.memory_analysis()
+
+    def advance(steps: int) -> State:
+        nonlocal state
+        state, _ = program.advance(state, placed, steps)
+        return state
+
+    step = per_step(advance, seconds)
+    if trace is not None:
+        with jax.profiler.trace(str(trace)):
+            jax.block_until_ready(advance(20))
+    del state
+    peak, flops = matmul_tflops(case.precision), operations(agent, data) * case.seeds
+    row = {
+        "task": case.task, "rep": case.rep, "algo": case.algo, "seeds": case.seeds, "precision": case.precision,
+        "batch": agent.spec.batch_size, "width": case.width,
+        "ms_per_step": step * 1e3, "ms_per_step_per_seed": step * 1e3 / case.seeds, "steps_per_second": 1 / step,
+        "baseline_ms": None, "ratio": None, "compile_s": compile_s,
+        "peak_bytes": memory.argument_size_in_bytes + memory.temp_size_in_bytes,
+        "tflops": flops / step / 1e12, "matmul_tflops": peak, "share": flops / step / 1e12 / peak,
+        "device": jax.devices()[0].device_kind, "parts_ms": None,
+    }  # fmt: skip
+    if baseline:
+        row["baseline_ms"] = time_baseline(agent, host, seconds) * 1e3
+        row["ratio"] = row["baseline_ms"] / row["ms_per_step_per_seed"]
+    if parts:
+        until = [0.0, *time_parts(agent, data, case.seeds, seconds).values(), step * 1e3]
+        row["parts_ms"] = {name: b - a for name, a, b in zip(PARTS, until[:-1], until[1:], strict=True)}
+    return row
+
+
+def bench(
+    cases: Sequence[Case],
+    *,
+    seconds: float = SECONDS,
+    baseline: bool = True,
+    parts: bool = False,
+    trace: Path | None = None,
+    say: Callable[[str], None] = print,
+) -> list[dict]:
+    """Rows of several cases; each baseline is measured once and shared by the rows of equal agents."""
+    rows: list[dict] = []
+    known: dict[Any, float] = {}
+    for n, case in enumerate(cases):
+        same = replace(case, seeds=1)
+        fresh, profile = baseline and same not in known, trace if n == 0 else None
+        row = measure(case, seconds=seconds, baseline=fresh, parts=parts, trace=profile)
+        if row["baseline_ms"] is not None:
+            known[same] = row["baseline_ms"]
+        elif same in known:
+            row["baseline_ms"], row["ratio"] = known[same], known[same] / row["ms_per_step_per_seed"]
+        rows.append(row)
+        say(line(row))
+    return rows
+
+
+def line(row: dict) -> str:
+    """A row for people."""
+    name = f"{row['rep']} + {row['algo']}"
+    size = f"{row['seeds']:2d} seeds {row['precision']:8s} batch {row['batch']:4d} width {row['width']:4d}"
+    speed = f"{row['ms_per_step']:9.3f} ms/step {row['ms_per_step_per_seed']:8.3f} per seed"
+    ratio = f"{row['ratio']:6.1f}x of {row['baseline_ms']:.3f} ms" if row["ratio"] else ""
+    cost = f"{100 * row['share']:5.1f} % of matmul, compile {row['compile_s']:.1f} s, {row['peak_bytes'] / 1e6:.0f} MB"
+    parts = "".join(f"\n    {part:22s} {ms:8.3f} ms" for part, ms in (row["parts_ms"] or {}).items())
+    return f"{name:15s} {size} {speed} {ratio} {cost}{parts}"
+
+
+def main(
+    *,
+    task: str = "cube-single-play-v0",
+    reps: Sequence[str] = ("dual",),
+    algos: Sequence[str] = ("gcivl",),
+    seeds: Sequence[int] = (1,),
+    precisions: Sequence[str] = ("float32",),
+    batches: Sequence[int] = (),
+    widths: Sequence[int] = (512,),
+    seconds: float = SECONDS,
+    baseline: bool = True,
+    parts: bool = True,
+    json: bool = False,
+    trace: Path | None = None,
+) -> list[dict]:
+    """Every combination of the given lists; prints a table, or JSON."""
+    if not all(seeds) or min(seeds) < 1:
+        raise UserError(f"seeds {list(seeds)}: expected numbers of seeds of at least 1")
+    cases = [
+        Case(task, rep, algo, count, precision, batch, width)
+        for rep in reps
+        for algo in algos
+        for width in widths
+        for batch in (batches or (None,))
+        for precision in precisions
+        for count in seeds
+    ]
+    say: Callable[[str], None] = (lambda text: None) if json else lambda text: print(text, flush=True)
+    rows = bench(cases, seconds=seconds, baseline=baseline, parts=parts, trace=trace, say=say)
+    if json:
+        print(jsonlib.dumps(rows, indent=1))
+    return rows

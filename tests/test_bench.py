@@ -1,0 +1,38 @@
+"""The benchmark runs and says what it must; how fast is a matter for the command, not for a test."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dualgoal import bench
+from dualgoal.errors import UserError
+from dualgoal.types import Frames
+
+KEYS = "rep algo seeds precision batch width ms_per_step ms_per_step_per_seed baseline_ms ratio compile_s peak_bytes device"
+
+
+def test_rows_have_the_promised_fields(capsys):
+    bench.main(seeds=(2,), widths=(8,), batches=(8,), seconds=0.02, parts=True, json=True)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert set(KEYS.split()) <= set(row)
+    assert row["seeds"] == 2 and row["batch"] == 8 and row["width"] == 8 and row["peak_bytes"] > 0
+    assert row["ms_per_step_per_seed"] == pytest.approx(row["ms_per_step"] / 2)
+    assert row["ratio"] == pytest.approx(row["baseline_ms"] / row["ms_per_step_per_seed"])
+    assert sum(row["parts_ms"].values()) == pytest.approx(row["ms_per_step"])
+
+
+def test_host_batches_follow_the_goal_mix():
+    agent = bench.Case(width=8, batch=4000).agent()
+    host = bench.rows_of("cube-single-play-v0")
+    batch = bench.host_batch(host, agent.streams, agent.spec, np.random.default_rng(0))
+    assert batch.streams["rep"] is batch.streams["value"]
+    assert float(np.mean(batch.streams["value"].success)) == pytest.approx(0.2, abs=0.03)
+    windows = bench.Case(rep="vip", width=8, batch=4).agent()
+    batch = bench.host_batch(host, windows.streams, windows.spec, np.random.default_rng(0))
+    assert isinstance(batch.streams["rep"], Frames)
+
+
+def test_bad_seed_counts_are_refused():
+    with pytest.raises(UserError, match="at least 1"):
+        bench.main(seeds=(0,))
