@@ -72,6 +72,16 @@ def test_any_number_of_workers_gives_the_same_bytes(made, tmp_path):
     assert contents(tmp_path) == contents(made)
 
 
+def test_a_plain_script_may_use_workers(made, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from dualgoal import collect\n"
+        f"collect.generate({POINT!r}, 12, {str(tmp_path / 'out')!r}, seed=1, workers=2, progress=False, rows=60)\n"
+    )
+    subprocess.run([sys.executable, str(script)], check=True)
+    assert contents(tmp_path / "out") == contents(made)
+
+
 def test_seeds_differ_and_more_episodes_extend_fewer(made, tmp_path):
     collect.generate(POINT, 3, tmp_path / "more", seed=1, workers=1, progress=False, rows=60)
     collect.generate(POINT, 3, tmp_path / "other", seed=2, workers=1, progress=False, rows=60)

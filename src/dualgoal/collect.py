@@ -5,24 +5,20 @@ interrupted generation continues where it stopped: each finished episode is one 
 all are there they are joined into `TASK.npz` and `TASK-val.npz` with a JSON that records how they were made.
 """
 
+import functools
 import importlib.metadata
 import json
-import multiprocessing
 import os
 import shutil
-import signal
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dualgoal import collectors, envs, experts, npz
+from dualgoal import collectors, crew, envs, experts, npz
 from dualgoal.data import OFFICIAL_SHADOW_SIZE, read_record, record_path, simulators
 from dualgoal.errors import UserError
 
@@ -83,10 +79,11 @@ def generate(
     pending = [item for item in plan.items if item not in done]
     workers = _workers(workers, len(pending))
     with _bar(plan, progress, len(done)) as advance:
+        work = functools.partial(_collect, plan, skills, parts)
         if workers > 1:
-            _in_processes(plan, skills, parts, pending, workers, advance)
+            crew.run(work, [pending[w::workers] for w in range(workers)], advance, _defined_in_script(skills))
         else:
-            _collect(plan, skills, parts, pending, advance)
+            work(pending, advance)
     _join(plan, parts, target)
     shutil.rmtree(parts)
     return target
@@ -122,6 +119,10 @@ def _experts(task: str, expert: str | Path | Experts | None) -> tuple[Experts, s
         file = Path(expert).expanduser()
         return experts.load(file, needed), npz.sha256(file)
     return expert, ", ".join(f"{skill}: {getattr(f, '__qualname__', type(f).__name__)}" for skill, f in expert.items())
+
+
+def _defined_in_script(skills: Experts) -> bool:
+    return any("__main__" in (getattr(f, "__module__", ""), type(f).__module__) for f in skills.values())
 
 
 def _workers(asked: int | None, pending: int) -> int:
@@ -183,10 +184,7 @@ def _write_text(path: Path, text: str) -> None:
     os.replace(partial, path)
 
 
-Advance = Callable[[int], None]
-
-
-def _collect(plan: Plan, skills: Experts, parts: Path, items: list[tuple[str, int]], advance: Advance) -> None:
+def _collect(plan: Plan, skills: Experts, parts: Path, items: list[tuple[str, int]], advance: crew.Report) -> None:
     """Collect episodes in this process, each written whole or not at all."""
     if not items:
         return
@@ -196,76 +194,6 @@ def _collect(plan: Plan, skills: Experts, parts: Path, items: list[tuple[str, in
         note = np.frombuffer(json.dumps(counts, sort_keys=True).encode(), np.uint8)
         npz.save(_part(parts, item), {**episode, "counts": note}, level=0)  # joined and compressed at the end
         advance(plan.rows)
-
-
-def _work(plan: Plan, skills: Experts, parts: Path, items: list[tuple[str, int]], report: Connection) -> None:
-    """A worker process. Its pipe breaks when the parent is gone, and the next report ends it."""
-    try:
-        _collect(plan, skills, parts, items, report.send)
-    except UserError as problem:
-        report.send(problem)
-    except BrokenPipeError:
-        os._exit(1)
-
-
-def _in_processes(
-    plan: Plan, skills: Experts, parts: Path, items: list[tuple[str, int]], workers: int, advance: Advance
-) -> None:
-    context = multiprocessing.get_context("spawn")
-    running: dict[Connection, Any] = {}
-    try:
-        for w in range(workers):
-            receive, send = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(plan, skills, parts, items[w::workers], send), daemon=True)
-            with _starting_worker():
-                process.start()
-            send.close()
-            running[receive] = process
-        while running:
-            for pipe in wait(list(running)):
-                _read_report(pipe, running, advance)  # type: ignore[arg-type]
-    finally:
-        for process in running.values():
-            process.terminate()
-        for process in running.values():
-            process.join()
-
-
-def _read_report(pipe: Connection, running: dict[Connection, Any], advance: Advance) -> None:
-    try:
-        message = pipe.recv()
-    except EOFError:
-        process = running.pop(pipe)
-        process.join()
-        if process.exitcode != 0:
-            raise UserError(
-                f"a collecting process ended with code {process.exitcode}; run the same command again to resume"
-            ) from None
-        return
-    if isinstance(message, UserError):
-        raise message
-    advance(message)
-
-
-@contextmanager
-def _starting_worker() -> Iterator[None]:
-    """What a worker inherits: one thread for linear algebra (the workers fill the cores), and a deaf ear for Ctrl-C,
-    which reaches the whole process group; the parent hears it and ends its workers."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    main_thread = threading.current_thread() is threading.main_thread()
-    listening = signal.signal(signal.SIGINT, signal.SIG_IGN) if main_thread else None
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        if main_thread:
-            signal.signal(signal.SIGINT, listening)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _join(plan: Plan, parts: Path, target: Path) -> None:
@@ -320,7 +248,7 @@ class _bar:
     def __init__(self, plan: Plan, show: bool, done: int):
         self.plan, self.show, self.done = plan, show, done
 
-    def __enter__(self) -> Advance:
+    def __enter__(self) -> crew.Report:
         if not self.show:
             return lambda rows: None
         from rich import progress as p
