@@ -9,7 +9,9 @@ from dualgoal import bench
 from dualgoal.errors import UserError
 from dualgoal.types import Frames
 
-KEYS = "rep algo seeds precision batch width ms_per_step ms_per_step_per_seed baseline_ms ratio compile_s peak_bytes device"
+KEYS = (
+    "rep algo seeds precision batch width ms_per_step ms_per_step_per_seed baseline_ms ratio compile_s peak_bytes device"
+)
 
 
 def test_rows_have_the_promised_fields(capsys):
