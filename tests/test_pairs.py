@@ -245,7 +245,7 @@ def test_update_is_finite_and_returns_what_it_was_given(rep, algo, kind):
 
 
 @vectors
-@pytest.mark.parametrize(("rep", "algo"), zip(REPS, ALGOS, strict=False))
+@pytest.mark.parametrize(("rep", "algo"), list(zip(REPS, ALGOS, strict=False)))
 def test_compiled_update_traces_once(rep, algo):
     """Every representation and every algorithm once, for many steps."""
     agent, data = matched(rep, algo)
