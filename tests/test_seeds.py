@@ -60,9 +60,10 @@ def test_a_seed_in_company_is_the_seed_alone(count, agent, data, alone):
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_a_seed_in_company_draws_the_same_batches(count, agent, data):
-    batches = jax.vmap(lambda key: agent.sample(data, key, 57))(keys(count))
+    draw = lambda key: agent.sample(data, key, 57)
+    batches, alone = jax.jit(jax.vmap(draw))(keys(count)), jax.jit(draw)
     for n in range(count):
-        single = agent.sample(data, random.key(SEEDS[n]), 57)
+        single = alone(random.key(SEEDS[n]))
         for a, b in zip(jax.tree.leaves(batches), jax.tree.leaves(single), strict=True):
             np.testing.assert_array_equal(a[n], b)
 
