@@ -108,7 +108,7 @@ class Pool:
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers that are running."""
-        return [w.process.pid for w in self._workers if w.process is not None and w.process.poll() is None]
+        return [process.pid for w in self._workers if (process := w.process) is not None and process.poll() is None]
 
     def submit(self, step: int, jobs: list[Job]) -> None:
         """Start an evaluation and return at once."""
@@ -182,16 +182,18 @@ class _Worker:
         """The answer, or None if the process died over the job."""
         if self._stopped:
             return {"problem": "the evaluation was given up"}
-        if self.process is None or self.process.poll() is not None:
+        if self.process is None:
             self._start()
         assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
         try:
             self.process.stdin.write(rollout.encode(job))
             self.process.stdin.flush()
-            line = self.process.stdout.readline()
-            return json.loads(line) if line else None
+            if line := self.process.stdout.readline():
+                return json.loads(line)
         except (OSError, ValueError):
-            return None
+            pass  # the same as no answer
+        self._bury()
+        return None
 
     def _start(self) -> None:
         if self._errors is None:
@@ -211,15 +213,20 @@ class _Worker:
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f"its last words: {lines[-1]}" if lines else "it said nothing"
 
-    def stop(self) -> None:
-        self._stopped = True
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            for stream in (self.process.stdin, self.process.stdout):
+    def _bury(self) -> None:
+        """See that the process is gone and forget it: one that has closed its pipe may not have ended yet."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
                 if stream is not None:
                     with contextlib.suppress(OSError):
                         stream.close()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._bury()
 
 
 def _environment() -> dict[str, str]:
