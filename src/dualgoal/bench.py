@@ -8,6 +8,7 @@ reaches, and which part of a step takes how long. Data are random numbers of a t
 
 import functools
 import json as jsonlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
+from jax.extend.core import jaxprs_in_params
 
 from dualgoal import presets, tasks
 from dualgoal.agent import Agent, State
@@ -179,10 +181,24 @@ def matmul_tflops(precision: str) -> float:
 
 
 def operations(agent: Agent, data: Data) -> float:
-    """Floating-point operations of one update, counted before the compiler removes what is computed twice."""
+    """Floating-point operations of one update's matrix products and convolutions, counted on its own trace: before the
+    compiler removes what is computed twice."""
     state = jax.eval_shape(agent.init, random.key(0))
-    cost: Any = jax.jit(agent.update).lower(state, data, random.key(0)).cost_analysis()
-    return float(cost["flops"])
+    return count(jax.make_jaxpr(agent.update)(state, data, random.key(0)).jaxpr)
+
+
+def count(jaxpr: Any) -> float:
+    total = 0.0
+    for equation in jaxpr.eqns:
+        shape = equation.outvars[0].aval.shape
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            total += 2 * math.prod(shape) * math.prod(equation.invars[0].aval.shape[d] for d in contracted)
+        elif equation.primitive.name == "conv_general_dilated":
+            kernel, spec = equation.invars[1].aval.shape, equation.params["dimension_numbers"].rhs_spec
+            total += 2 * math.prod(shape) * math.prod(kernel) / kernel[spec[0]]
+        total += sum(count(inner) for inner in jaxprs_in_params(equation.params))
+    return total
 
 
 def measure(case: Case, *, seconds: float = SECONDS, baseline: bool = True, parts: bool = False, trace=None) -> dict:
