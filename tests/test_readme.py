@@ -14,7 +14,9 @@ from tiny import make_data
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 SMALL = {
-    "train": "--steps 20 --batch-size 16 --rep.hidden 8 8 --algo.hidden 8 8 --rep.dim 8 --log-every 10 --save-every 10",
+    "train": "--steps 10 --batch-size 16 --rep.hidden 8 8 --algo.hidden 8 8 --rep.dim 8 --seeds 0 --eval-every 10 "
+    "--log-every 10 --save-every 10",
+    "train cube-single-play-v0": "--episodes 1",  # own data has no environment, and no evaluation
     "eval": "--episodes 1 --seeds 0",
     "reproduce": "--steps 10",
 }
@@ -23,7 +25,8 @@ BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", README, re.S)
 
 def smaller(words: list[str]) -> list[str]:
     """The same command with the flags of SMALL in place of its own."""
-    given = [group.split() for group in SMALL.get(words[0], "").split("--") if group.strip()]
+    wanted = SMALL.get(words[0], "") + SMALL.get(" ".join(words[:2]), "")
+    given = [group.split() for group in wanted.split("--") if group.strip()]
     for flag, *values in given:
         if f"--{flag}" in words:
             start = words.index(f"--{flag}")
