@@ -8,6 +8,7 @@ may depend on its shape; so a checkpoint has one score, not one per machine layo
 import json
 import os
 import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -160,15 +161,20 @@ class Player:
 
 
 def _write_video(path: Path, frames: list[np.ndarray]) -> None:
-    import imageio.v2 as imageio
+    """An mp4 of ten seconds at most. The encoder is started directly: imageio would fork a process full of threads."""
+    import imageio_ffmpeg
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    stride = max(1, len(frames) // 300)  # ten seconds at most
+    stride = max(1, len(frames) // 300)
     height, width = (n - n % 2 for n in frames[0].shape[:2])  # the codec wants even sizes
-    writer: Any = imageio.get_writer(path, fps=30, macro_block_size=1, codec="libx264")
-    with writer:
-        for frame in [*frames[::stride], frames[-1]]:
-            writer.append_data(frame[:height, :width])
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", "30", "-i", "-"]
+    coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p"]
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *raw, *coded]
+    pictures = [np.ascontiguousarray(f[:height, :width], np.uint8) for f in [*frames[::stride], frames[-1]]]
+    content = b"".join(picture.tobytes() for picture in pictures)
+    done = subprocess.run([*command, str(path)], input=content, capture_output=True)
+    if done.returncode:
+        raise UserError(f"{path}: not written ({done.stderr.decode(errors='replace').strip()[-200:]})")
 
 
 def main() -> None:
