@@ -5,6 +5,7 @@ so it does not matter how a run is cut into chunks, where it was interrupted or 
 mapped axis that is spread over the local devices; each seed's key is key(seed), so its company does not matter either.
 """
 
+import warnings
 from typing import Any
 
 import jax
@@ -37,15 +38,14 @@ GPU_OPTIONS = {
 }
 
 
-def _for_training() -> dict[str, Any] | None:
-    """Compiler options for the training loop, where this compiler knows them."""
-    if jax.default_backend() != "gpu":
-        return None
-    try:
-        jax.jit(lambda x: x + 1, compiler_options=GPU_OPTIONS)(0)
-    except Exception:  # the compiler's own error type is not public; an unknown option only costs speed
-        return None
-    return GPU_OPTIONS
+def _compile(lowered: Any) -> Any:
+    """Compile the training loop with the options above, or without them where this compiler does not take them."""
+    if jax.default_backend() == "gpu":
+        try:
+            return lowered.compile(compiler_options=GPU_OPTIONS)
+        except (jax.errors.JaxRuntimeError, ValueError, TypeError) as error:
+            warnings.warn(f"training is compiled without {', '.join(GPU_OPTIONS)}: {error}", stacklevel=2)
+    return lowered.compile()
 
 
 def spread(seeds: int, devices: int) -> int:
@@ -69,6 +69,7 @@ class Program:
         steps = jax.vmap(self._steps, in_axes=(0, None, 0, None))
         # Shardings are spelled out, or the program's own output would be another input type and compile it again.
         self._chunk = jax.jit(steps, donate_argnums=0, out_shardings=self.by_seed)
+        self._compiled: Any = None
         self._measure = jax.jit(jax.vmap(self._losses, in_axes=(0, None, 0)))
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
 
@@ -89,11 +90,13 @@ class Program:
 
     def advance(self, state: State, data: Data, steps: int) -> tuple[State, Broken]:
         """Take `steps` gradient steps. The given state is consumed."""
-        return self._chunk(state, data, self.keys, jnp.int32(steps))
+        return self.compile(state, data)(state, data, self.keys, jnp.int32(steps))
 
     def compile(self, state: State, data: Data) -> Any:
-        """The compiled training loop, for a look at its cost; `advance` uses the same one."""
-        return self._chunk.lower(state, data, self.keys, jnp.int32(1)).compile()
+        """The training loop, compiled once for a state and data of these shapes."""
+        if self._compiled is None:
+            self._compiled = _compile(self._chunk.lower(state, data, self.keys, jnp.int32(1)))
+        return self._compiled
 
     def measure(self, state: State, data: Data) -> dict[str, np.ndarray]:
         """Everything worth logging on the next batch of `data`, per seed. A program of its own, so that how often it is
