@@ -10,7 +10,8 @@ from dualgoal.errors import UserError
 from dualgoal.types import Frames
 
 KEYS = (
-    "rep algo seeds precision batch width ms_per_step ms_per_step_per_seed baseline_ms ratio compile_s peak_bytes device"
+    "rep algo seeds precision batch width ms_per_step ms_per_step_per_seed baseline_ms ratio "
+    "compile_s peak_bytes device"
 )
 
 
