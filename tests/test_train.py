@@ -226,3 +226,9 @@ def test_what_would_go_wrong_after_training_is_said_before(folder, tmp_path):
     with pytest.raises(UserError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
         train.train(tiny_run(), tmp_path / "a", data_path=folder, track_with=("tensorbord",), quiet=True)
     assert not (tmp_path / "a" / "metrics.jsonl").read_bytes()
+
+
+def test_a_pair_that_cannot_work_is_refused_before_data_is_looked_for(tmp_path):
+    run = tiny_run("orig", "gcivl", **{"algo.direct": True})
+    with pytest.raises(UserError, match="direct extraction needs a representation with a value"):
+        train.train(run, tmp_path / "run", data_path=tmp_path / "nowhere", quiet=True)

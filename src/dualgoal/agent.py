@@ -43,6 +43,13 @@ def in_precision(method):
     return wrapped
 
 
+def check_pair(rep: Representation, algo: Algorithm) -> None:
+    """Refuse what cannot work together, whatever the data."""
+    if algo.direct and not rep.has_value:
+        name = type(rep).__name__
+        raise UserError(f"direct extraction needs a representation with a value, such as dual; {name} has none")
+
+
 class State(NamedTuple):
     """Everything that training changes."""
 
@@ -60,13 +67,12 @@ class Agent:
     frozen: bool = False  # stage two: representation and goal encoder came from another run and stay as they are
 
     def __post_init__(self):
-        rep, algo = type(self.rep).__name__, type(self.algo).__name__
+        algo = type(self.algo).__name__
         kind = "discrete" if self.spec.discrete else "continuous"
         if kind not in self.algo.actions:
             usable = " and ".join(sorted(self.algo.actions))
             raise UserError(f"{algo} cannot use {kind} actions; it can use {usable} ones")
-        if self.algo.direct and not self.rep.has_value:
-            raise UserError(f"direct extraction needs a representation with a value, such as dual; {rep} has none")
+        check_pair(self.rep, self.algo)
 
     # What the parts see -----------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from dualgoal import checkpoint, config, data, evaluate, machine, policy, progress, rollout, store, track, trees
-from dualgoal.agent import State
+from dualgoal.agent import State, check_pair
 from dualgoal.errors import UserError
 from dualgoal.evaluate import NUM_TASKS
 from dualgoal.journal import Row
@@ -55,6 +55,7 @@ def train(
         machine.ask_determinism()
     machine.keep_compiled(data.cache_folder() / "compiled")
     run = replace(run, phi=str(Path(run.phi).resolve())) if run.phi else run
+    check_pair(run.rep, run.algo)  # before any data is fetched or made
     if evaluator is None:
         check_evaluation(run)
     warn: Say = progress.Quiet().say if quiet else lambda text: print(text, flush=True)
