@@ -1,13 +1,15 @@
 """The same checkpoint gives the same numbers: for any grouping, any number of workers, and workers that die."""
 
+import json
 import os
+import shutil
 import signal
 import time
 
 import numpy as np
 import pytest
 
-from dualgoal import evaluate, policy, rollout, train
+from dualgoal import data, evaluate, policy, rollout, train
 from dualgoal.errors import UserError
 from dualgoal.evaluate import Pool, jobs_for
 from dualgoal.rollout import BLOCK, Episode, episodes
@@ -179,3 +181,14 @@ def test_a_policy_draws_the_same_numbers_whoever_is_beside_it(tmp_path):
     others[1:] += 50
     assert np.array_equal(loaded.act_block(obs, goals, others, 3)[0], actions[0])
     assert not np.array_equal(loaded.act_block(obs, goals, others, 3)[1], actions[1])
+
+
+def test_another_simulator_than_the_datasets_is_named(path, tmp_path):
+    moved = tmp_path / "run"
+    shutil.copytree(path, moved)
+    facts = json.loads((moved / "config.json").read_text())
+    here = data.simulators()["mujoco"]
+    facts["dataset"]["versions"] = {**data.simulators(), "mujoco": "3.1.6-other"}
+    (moved / "config.json").write_text(json.dumps(facts))
+    with pytest.warns(data.Mismatch, match=f"made with mujoco 3.1.6-other, evaluated with mujoco {here}"):
+        evaluate.evaluate(moved, episodes=1, seeds=(0,), workers=1, random=True)
