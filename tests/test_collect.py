@@ -354,7 +354,5 @@ def test_visual_walkers_act_on_states(tmp_path):
         pytest.skip("no headless rendering on this machine")
     seen = []
     expert = {"walk": lambda x: (seen.append(x.shape), np.zeros(8))[1]}
-    collect.generate(
-        "visual-antmaze-medium-navigate-v0", 1, tmp_path, workers=1, progress=False, rows=2, expert=expert
-    )
+    collect.generate("visual-antmaze-medium-navigate-v0", 1, tmp_path, workers=1, progress=False, rows=2, expert=expert)
     assert set(seen) == {(29,)} and data.load(tmp_path).observation_shape == (64, 64, 3)

@@ -59,8 +59,8 @@ class Handler(BaseHTTPRequestHandler):
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         self.end_headers()
+        self.server.sent += len(body[start:stop])  # first: the client may look as soon as it has the last byte
         self.wfile.write(body[start:stop])
-        self.server.sent += len(body[start:stop])
         self.close_connection = True
 
 

@@ -162,9 +162,12 @@ def test_a_folder_that_is_no_run(tmp_path):
 def test_a_full_disk_loses_nothing(tmp_path):
     small = tmp_path / "small"
     small.mkdir()
-    if os.name != "posix" or subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)], capture_output=True
-    ).returncode:
+    if (
+        os.name != "posix"
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)], capture_output=True
+        ).returncode
+    ):
         pytest.skip("this system does not let the test mount a small tmpfs")
     try:
         with open_store(small / "run") as record:

@@ -149,7 +149,7 @@ def _flags(base: Run, chosen: dict[str, str]) -> type:
     task_help = "OGBench task (dualgoal list tasks), or any name with --data"
     fields: list[Any] = [("task", Annotated[Positional[str], arg(metavar="TASK", help=task_help)])]
     for kind, extra in (("rep", ""), ("algo", ", none: a representation alone")):
-        text = f"{ {'rep': 'Goal representation', 'algo': 'Algorithm'}[kind]}: {names[kind]}{extra}."
+        text = f"{ {'rep': 'Goal representation', 'algo': 'Algorithm'}[kind] }: {names[kind]}{extra}."
         note = Annotated[str, arg(name=kind, metavar="NAME", help=text)]
         fields.append((f"{kind}_name", note, dataclasses.field(default=chosen[kind])))
     for cls, values in ((Run, base), (Extra, Extra()), (Columns, Columns())):

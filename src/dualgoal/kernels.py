@@ -16,12 +16,13 @@ from jaxtyping import Array, Float
 EPS = 1e-6
 BLOCK = 8  # rows at a time: with eight warps, 16 numbers per thread at width 512, so nothing spills from registers
 WARPS = 8
-STEPS = 2  # blocks per program on the way back, where each program leaves one partial sum
+STEPS = 4  # blocks per program, which loads the parameters once and, on the way back, leaves one partial sum
 SLOPE = math.sqrt(2 / math.pi)
 CUBE = 0.044715
 
 Hidden = Float[Array, "E B H"]
-Rows = Float[Array, "E 3 H"]  # bias, scale, offset
+Rows = Float[Array, "E R H"]  # bias, scale, offset and, with a head of one output, its weights
+Scores = Float[Array, "E B"]
 
 
 def product(x: Array, w: Array, dtype=None, out=None) -> Array:
@@ -31,13 +32,26 @@ def product(x: Array, w: Array, dtype=None, out=None) -> Array:
     """
     if w.ndim == 3 and x.ndim == 2:
         x = jnp.broadcast_to(x[None], (w.shape[0], *x.shape))
-    return multiply(dtype or x.dtype, out or x.dtype, x, w)
+    return multiply(dtype or x.dtype, out or dtype or x.dtype, x, w)
+
+
+def factor(x: Array, dtype) -> tuple[Array, int]:
+    """x as a factor in `dtype`, and the number of copies of the other factor that it takes.
+
+    A float32 array enters a bfloat16 product as two halves side by side, the rounded values and what rounding left: 16
+    bits of each number. Raw observations need them: 8 bits would place a coordinate of 20 m to the nearest 0.1 m.
+    """
+    if x.dtype != jnp.float32 or dtype != jnp.bfloat16:
+        return x.astype(dtype), 1
+    high = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
+    return jnp.concatenate([high, x - high], axis=-1).astype(dtype), 2
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def multiply(dtype, out, x: Array, w: Array) -> Array:
     equation = "bi,io->bo" if w.ndim == 2 else "ebi,eio->ebo"
-    return jnp.einsum(equation, x.astype(dtype), w.astype(dtype), preferred_element_type=out)
+    x, copies = factor(x, dtype)
+    return jnp.einsum(equation, x, jnp.concatenate([w.astype(dtype)] * copies, axis=-2), preferred_element_type=out)
 
 
 def multiply_forward(dtype, out, x, w):
@@ -50,8 +64,9 @@ def multiply_backward(dtype, out, saved, dy):
     e = "" if w.ndim == 2 else "e"
     dy = dy.astype(dtype)
     dx = jnp.einsum(f"{e}bo,{e}io->{e}bi", dy, w.astype(dtype), preferred_element_type=x.dtype)
-    dw = jnp.einsum(f"{e}bi,{e}bo->{e}io", x.astype(dtype), dy, preferred_element_type=w.dtype)
-    return dx, dw
+    parts, copies = factor(x, dtype)
+    dw = jnp.einsum(f"{e}bi,{e}bo->{e}io", parts, dy, preferred_element_type=w.dtype)
+    return dx, sum(jnp.split(dw, copies, axis=-2)) if copies > 1 else dw
 
 
 multiply.defvjp(multiply_forward, multiply_backward)
@@ -59,23 +74,29 @@ multiply.defvjp(multiply_forward, multiply_backward)
 
 def gelu(x: Array, tanh=jnp.tanh) -> Array:
     """The tanh form."""
-    return 0.5 * x * (1 + tanh(SLOPE * (x + CUBE * x**3)))
+    return gelu_and_slope(x, tanh)[0]
 
 
-def gelu_slope(x: Array, tanh=jnp.tanh) -> Array:
-    t = tanh(SLOPE * (x + CUBE * x**3))
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t**2) * SLOPE * (1 + 3 * CUBE * x**2)
+def gelu_and_slope(x: Array, tanh=jnp.tanh) -> tuple[Array, Array]:
+    """GELU and its derivative, written for few instructions."""
+    square, half = x * x, 0.5 * x
+    t = tanh(x * (SLOPE + SLOPE * CUBE * square))
+    return half + half * t, 0.5 + 0.5 * t + half * (SLOPE + 3 * SLOPE * CUBE * square) * (1 - t * t)
 
 
 def normalised(h: Array) -> tuple[Array, Array]:
-    """Rows of zero mean and unit variance, and the factor that made them so."""
-    centred = h - h.mean(axis=-1, keepdims=True)
-    factor = jax.lax.rsqrt((centred**2).mean(axis=-1, keepdims=True) + EPS)
-    return centred * factor, factor
+    """Rows of zero mean and unit variance, and the factor that made them so; both moments in one pass."""
+    mean, square = h.mean(axis=-1, keepdims=True), (h * h).mean(axis=-1, keepdims=True)
+    factor = jax.lax.rsqrt(jnp.maximum(square - mean * mean, 0) + EPS)
+    return (h - mean) * factor, factor
 
 
-def gelu_norm(y: Hidden, rows: Rows, out=None) -> Hidden:
-    """LayerNorm(GELU(y + bias)) * scale + offset, computed in float32 or better, result in type `out` (y's)."""
+def gelu_norm(y: Hidden, rows: Rows, out=None) -> Hidden | Scores:
+    """LayerNorm(GELU(y + bias)) * scale + offset, computed in float32 or better, result in type `out` (y's).
+
+    A fourth row in `rows` is the weight vector of a head with one output: then the result is its product with that, and
+    the last activations of a value network are never written to memory.
+    """
     out, width = jnp.dtype(out or y.dtype), y.shape[-1]
     fits = width >= 64 and width & (width - 1) == 0 and y.shape[1] % (BLOCK * STEPS) == 0 and y.dtype != jnp.float64
     if fits and jax.default_backend() == "gpu":
@@ -83,86 +104,101 @@ def gelu_norm(y: Hidden, rows: Rows, out=None) -> Hidden:
     return jax.checkpoint(functools.partial(plain, out), prevent_cse=False)(y, rows)
 
 
-def plain(out, y: Hidden, rows: Rows) -> Hidden:
-    bias, scale, offset = (rows[:, n : n + 1] for n in range(3))
+def plain(out, y: Hidden, rows: Rows) -> Hidden | Scores:
+    bias, scale, offset, *head = (rows[:, n : n + 1] for n in range(rows.shape[1]))
     wide = y.astype(jnp.promote_types(y.dtype, jnp.float32))
-    x, _ = normalised(gelu(wide + bias))
-    return (x * scale + offset).astype(out)
+    x = normalised(gelu(wide + bias))[0] * scale + offset
+    return (x * head[0]).sum(axis=-1).astype(out) if head else x.astype(out)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def fused(out, y: Hidden, rows: Rows) -> Hidden:
+def fused(out, y: Hidden, rows: Rows) -> Hidden | Scores:
     return forward(out, y, rows)
 
 
-def device_tanh(out, interpret: bool):
-    """The GPU's own tanh instruction is good to 2^-11: more than enough for results rounded to bfloat16."""
+def device_tanh(y: Hidden, interpret: bool):
+    """The GPU's own tanh instruction is good to 2^-11: more than enough where y is rounded to bfloat16."""
     from jax.experimental.pallas import triton
 
-    return triton.approx_tanh if out == jnp.bfloat16 and not interpret else jnp.tanh
+    return triton.approx_tanh if y.dtype == jnp.bfloat16 and not interpret else jnp.tanh
 
 
-def forward(out, y: Hidden, rows: Rows, interpret: bool = False) -> Hidden:
+def forward(out, y: Hidden, rows: Rows, interpret: bool = False) -> Hidden | Scores:
     from jax.experimental import pallas as pl
 
-    tanh = device_tanh(out, interpret)
+    tanh, scored = device_tanh(y, interpret), rows.shape[1] == 4
 
     def kernel(y, rows, result):
-        x, _ = normalised(gelu(y[...].astype(jnp.float32) + rows[0, :][None], tanh))
-        result[...] = (x * rows[1, :][None] + rows[2, :][None]).astype(result.dtype)
+        bias, scale, offset, *head = (rows[n, :][None] for n in range(rows.shape[0]))
+        for step in range(STEPS):
+            here = pl.ds(step * BLOCK, BLOCK)
+            x = normalised(gelu(y[here, :].astype(jnp.float32) + bias, tanh))[0] * scale + offset
+            if scored:
+                result[here] = (x * head[0]).sum(axis=-1).astype(result.dtype)
+            else:
+                result[here, :] = x.astype(result.dtype)
 
-    block, shared = specs(pl, BLOCK, y.shape[-1])
-    result = jax.ShapeDtypeStruct(y.shape, out)
-    return call(pl, kernel, BLOCK, y, [block, shared], block, result, "gelu_norm", interpret)(y, rows)
+    block, shared, score = specs(pl, y, rows)
+    result = jax.ShapeDtypeStruct(y.shape[:2] if scored else y.shape, out)
+    run = call(pl, kernel, y, [block, shared], score if scored else block, result, "gelu_norm", interpret)
+    return run(y, rows)
 
 
-def backward(out, y: Hidden, rows: Rows, dout: Hidden, interpret: bool = False) -> tuple[Hidden, Rows]:
-    """Gradients of y and of the three rows; the rows' come as partial sums, one per program."""
+def backward(out, y: Hidden, rows: Rows, dout: Hidden | Scores, interpret: bool = False) -> tuple[Hidden, Rows]:
+    """Gradients of y and of the rows; the rows' come as partial sums, one per program."""
     from jax.experimental import pallas as pl
 
-    tanh = device_tanh(out, interpret)
+    tanh, scored = device_tanh(y, interpret), rows.shape[1] == 4
 
     def kernel(y, rows, dout, dy, drows):
-        bias, scale = rows[0, :][None], rows[1, :][None]
-        sums = None
+        bias, scale, offset, *head = (rows[n, :] for n in range(rows.shape[0]))
+        weight = scale * head[0] if scored else scale  # from the gradient of the result to that of the normalised row
+        sums: tuple | None = None
         for step in range(STEPS):
-            here = (pl.ds(step * BLOCK, BLOCK), slice(None))
-            u, d = y[here].astype(jnp.float32) + bias, dout[here].astype(jnp.float32)
-            x, factor = normalised(gelu(u, tanh))
-            dx = d * scale
+            here = pl.ds(step * BLOCK, BLOCK)
+            d = (dout[here] if scored else dout[here, :]).astype(jnp.float32)
+            wide = d[:, None] if scored else d
+            h, slope = gelu_and_slope(y[here, :].astype(jnp.float32) + bias[None], tanh)
+            x, factor = normalised(h)
+            dx = wide * weight[None]
             inner = dx.mean(axis=-1, keepdims=True) + x * (dx * x).mean(axis=-1, keepdims=True)
-            du = (dx - inner) * factor * gelu_slope(u, tanh)
-            dy[here] = du.astype(dy.dtype)
-            parts = (du, d * x, d)
+            du = (dx - inner) * factor * slope
+            dy[here, :] = du.astype(dy.dtype)
+            parts = (du, wide * x, d)
             sums = parts if sums is None else tuple(a + b for a, b in zip(sums, parts, strict=True))
         assert sums is not None
-        drows[0, :], drows[1, :], drows[2, :] = (part.sum(axis=0) for part in sums)
+        dbias, dscale, doffset = (part.sum(axis=0) for part in sums)
+        if scored:
+            drows[3, :] = scale * dscale + offset * doffset
+            dscale, doffset = dscale * head[0], doffset * head[0]
+        drows[0, :], drows[1, :], drows[2, :] = dbias, dscale, doffset
 
     members, count, width = y.shape
-    height = BLOCK * STEPS
-    block, shared = specs(pl, height, width)
-    partial = jax.ShapeDtypeStruct((members, count // height, 3, width), jnp.float32)
-    sums = pl.BlockSpec((None, None, 3, width), lambda e, i: (e, i, 0, 0))
-    run = call(pl, kernel, height, y, [block, shared, block], [block, sums], [y, partial], "gelu_norm_back", interpret)
-    dy, drows = run(y, rows, dout)
+    block, shared, score = specs(pl, y, rows)
+    partial = jax.ShapeDtypeStruct((members, count // (BLOCK * STEPS), *rows.shape[1:]), jnp.float32)
+    sums = pl.BlockSpec((None, None, *rows.shape[1:]), lambda e, i: (e, i, 0, 0))
+    given = [block, shared, score if scored else block]
+    dy, drows = call(pl, kernel, y, given, [block, sums], [y, partial], "gelu_norm_back", interpret)(y, rows, dout)
     return dy, drows.sum(axis=1)
 
 
-def specs(pl, height: int, width: int):
-    """A block of one member's rows, and its three parameter rows."""
+def specs(pl, y: Hidden, rows: Rows):
+    """A program's rows of one member, that member's parameter rows, and one number for each of the program's rows."""
+    height = BLOCK * STEPS
     return (
-        pl.BlockSpec((None, height, width), lambda e, i: (e, i, 0)),
-        pl.BlockSpec((None, 3, width), lambda e, i: (e, 0, 0)),
+        pl.BlockSpec((None, height, y.shape[-1]), lambda e, i: (e, i, 0)),
+        pl.BlockSpec((None, *rows.shape[1:]), lambda e, i: (e, 0, 0)),
+        pl.BlockSpec((None, height), lambda e, i: (e, i)),
     )
 
 
-def call(pl, kernel, height: int, y: Hidden, in_specs, out_specs, out, name: str, interpret: bool):
+def call(pl, kernel, y: Hidden, in_specs, out_specs, out, name: str, interpret: bool):
     from jax.experimental.pallas import triton
 
     return pl.pallas_call(
         kernel,
         out_shape=jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), out),
-        grid=(y.shape[0], y.shape[1] // height),
+        grid=(y.shape[0], y.shape[1] // (BLOCK * STEPS)),
         in_specs=in_specs,
         out_specs=out_specs,
         compiler_params=triton.CompilerParams(num_warps=WARPS),

@@ -1,8 +1,7 @@
 """Networks of section 3: plain modules on batches (B, in), ensembles as a leading axis of the weights.
 
-An ensemble is one batched matrix product, not a Python loop. Under `bf16` only the products between hidden layers
-change: the first layer sees raw observations (a maze coordinate of 20 m would be rounded to 0.1 m) and outputs are
-float32; parameters always are.
+An ensemble is one batched matrix product, not a Python loop. Under `bf16` products have bfloat16 factors, but raw
+observations enter the first one as two halves (`kernels.factor`), outputs are float32 and parameters always are.
 """
 
 import math
@@ -41,7 +40,7 @@ class Linear(eqx.Module):
 
     def __call__(self, x: Array, dtype=None, out=None) -> Array:
         y = product(x, self.w, dtype, out)
-        return y + (self.b[None] if self.b.ndim == 1 else self.b[:, None]).astype(y.dtype)
+        return y + self.b[..., None, :].astype(y.dtype)
 
 
 class Dense(eqx.Module):
@@ -60,9 +59,12 @@ class Dense(eqx.Module):
     scale = property(lambda self: self.rows[..., 1, :])
     offset = property(lambda self: self.rows[..., 2, :])
 
-    def __call__(self, x: Array, dtype=None, out=None) -> Array:
+    def __call__(self, x: Array, dtype=None, out=None, head: Linear | None = None) -> Array:
+        """The layer's activations or, with a head of one output, what that makes of them."""
         y = product(x, self.w, dtype)
-        return gelu_norm(y, self.rows, out) if y.ndim == 3 else gelu_norm(y[None], self.rows[None], out)[0]
+        rows = self.rows if head is None else jnp.concatenate([self.rows, head.w.swapaxes(-1, -2)], axis=-2)
+        x = gelu_norm(y, rows, out) if y.ndim == 3 else gelu_norm(y[None], rows[None], out)[0]
+        return x if head is None else x[..., None] + head.b[..., None, :]
 
 
 class MLP(eqx.Module):
@@ -83,12 +85,19 @@ class MLP(eqx.Module):
         self.normed, self.activated, self.bf16 = norm, outputs is None, spec.precision == "bf16"
 
     def __call__(self, x: Float[Array, "*E B i"]) -> Float[Array, "*F B o"]:
-        hidden = len(self.layers) - (not self.activated)
-        half, full = (jnp.bfloat16, jnp.float32) if self.bf16 else (None, None)
-        for n, layer in enumerate(self.layers[:hidden]):
-            x = layer(x, dtype=half if n else None, out=half)
+        half, full = (jnp.bfloat16, jnp.float32) if self.bf16 else (None, x.dtype)
+        hidden, head = (self.layers, None) if self.activated else (self.layers[:-1], self.layers[-1])
+        last = hidden[-1] if hidden else None
+        if isinstance(last, Dense) and isinstance(head, Linear) and head.w.shape[-1] == 1:
+            return last(self.through(hidden[:-1], x, half), half, full, head)
+        x = self.through(hidden, x, half)
+        return x.astype(full) if head is None else head(x, half, full)
+
+    def through(self, layers: tuple[Dense | Linear, ...], x: Array, dtype) -> Array:
+        for layer in layers:
+            x = layer(x, dtype, dtype)
             x = x if self.normed else gelu(x.astype(jnp.promote_types(x.dtype, jnp.float32))).astype(x.dtype)
-        return x.astype(full or x.dtype) if self.activated else self.layers[-1](x, dtype=half, out=full)
+        return x
 
 
 class Value(eqx.Module):

@@ -3,6 +3,7 @@
 The number of steps is an argument of the program, because a loop of static length 1 is inlined and rounds differently;
 so it does not matter how a run is cut into chunks, where it was interrupted or how often it was looked at. Seeds are a
 mapped axis that is spread over the local devices; each seed's key is key(seed), so its company does not matter either.
+Seeds with image encoders take turns instead: a convolution with a kernel per seed is a grouped one, which is slow.
 """
 
 import warnings
@@ -66,7 +67,10 @@ class Program:
         self.everywhere = NamedSharding(mesh, PartitionSpec())
         self.keys = jax.device_put(jax.vmap(random.key)(jnp.array(seeds, jnp.uint32)), self.by_seed)
         self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=_in_a_hurry())
-        steps = jax.vmap(self._steps, in_axes=(0, None, 0, None))
+        each, all_ = PartitionSpec("seed"), PartitionSpec()
+        steps = jax.shard_map(
+            self._all_seeds, mesh=mesh, in_specs=(each, all_, each, all_), out_specs=each, check_vma=False
+        )
         # Shardings are spelled out, or the program's own output would be another input type and compile it again.
         self._chunk = jax.jit(steps, donate_argnums=0, out_shardings=self.by_seed)
         self._compiled: Any = None
@@ -102,6 +106,12 @@ class Program:
         """Everything worth logging on the next batch of `data`, per seed. A program of its own, so that how often it is
         called cannot change training."""
         return {name: np.asarray(value) for name, value in self._measure(state, data, self.keys).items()}
+
+    def _all_seeds(self, state: State, data: Data, keys: Array, count: Array) -> tuple[State, Broken]:
+        """A device's share of the seeds."""
+        if self.agent.spec.pixels:
+            return jax.lax.map(lambda seed: self._steps(seed[0], data, seed[1], count), (state, keys))
+        return jax.vmap(self._steps, in_axes=(0, None, 0, None))(state, data, keys, count)
 
     def _steps(self, state: State, data: Data, key: Array, count: Array) -> tuple[State, Broken]:
         def body(_: Array, carry: tuple[State, Broken]) -> tuple[State, Broken]:

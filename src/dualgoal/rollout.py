@@ -154,7 +154,6 @@ class Player:
             _write_video(Path(job.video), film)
         return played
 
-
     def _random(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
         rngs = [np.random.default_rng([int(number), step]) for number in ids]
         return np.stack([rng.uniform(-1, 1, self._policy.dataset["action_dim"]) for rng in rngs])
