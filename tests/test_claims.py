@@ -74,3 +74,10 @@ def test_ours_are_judged_on_what_was_run():
     assert found["pixels"].holds is None and str(found["pixels"]) == "not run"
     shown = claims.lines(given)
     assert len(shown) == len(claims.CLAIMS) and all(len(line) == 3 for line in shown)
+
+
+def test_a_part_of_a_table_is_judged_so_far():
+    means = claims.Means({"state_gcivl": {"cube-single-play-v0": {"orig": 55.0, "dual": 86.0}}})
+    verdict = claims._best_average("state_gcivl")(means)
+    assert str(verdict) == "so far holds: average of 1 task: orig 55, dual 86"
+    assert str(claims._best_average("state_gcivl")(claims.of_paper())).startswith("holds: average of 13 tasks")

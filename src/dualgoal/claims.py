@@ -20,13 +20,14 @@ VISUAL_PUZZLES = ("visual-puzzle-3x3-play-v0", "visual-puzzle-4x4-play-v0")
 
 @dataclass(frozen=True)
 class Verdict:
-    """An answer: `holds` is None when there are no numbers to judge by."""
+    """An answer: `holds` is None when there are no numbers to judge by; `whole` is False when some are missing."""
 
     holds: bool | None
     detail: str
+    whole: bool = True
 
     def __str__(self) -> str:
-        word = {True: "holds", False: "does not hold", None: "not run"}[self.holds]
+        word = "so far " * (not self.whole) + {True: "holds", False: "does not hold", None: "not run"}[self.holds]
         return f"{word}: {self.detail}" if self.detail else word
 
 
@@ -86,7 +87,8 @@ def _best_average(table: str) -> Callable[[Means], Verdict]:
             return Verdict(None, "")
         shown = {c: round(v) for c, v in averages.items()}
         holds = shown["dual"] == max(shown.values())
-        return Verdict(holds, f"average of {count} task{'s' * (count != 1)}: {_pairs(shown)}")
+        whole = count == len(tables.get(table).tasks) and set(shown) == set(REPS)
+        return Verdict(holds, f"average of {count} task{'s' * (count != 1)}: {_pairs(shown)}", whole)
 
     return judge
 
@@ -108,7 +110,7 @@ def _pixel_best(means: Means) -> Verdict:
     words = f"best or equal on {len(best)} of {len(rows)}" + f" (not on {', '.join(sorted(set(rows) - set(best)))})" * (
         len(best) < len(rows)
     )
-    return Verdict(len(best) >= need, words)
+    return Verdict(len(best) >= need, words, len(rows) == len(tables.get("pixel_gcivl").tasks))
 
 
 def _zero_on_visual_puzzles(means: Means) -> Verdict:
@@ -132,7 +134,8 @@ def _inner_above_symmetric(means: Means) -> Verdict:
     if len(averages) < 2:
         return Verdict(None, "")
     inner, symmetric = averages["dual_inner_product"], averages["dual_symmetric"]
-    return Verdict(inner > symmetric, f"average of {count}: inner {inner:.0f}, symmetric {symmetric:.0f}")
+    whole = count == len(tables.get("parameterization").tasks)
+    return Verdict(inner > symmetric, f"average of {count}: inner {inner:.0f}, symmetric {symmetric:.0f}", whole)
 
 
 def _direct_worse(means: Means) -> Verdict:
