@@ -155,10 +155,16 @@ def test_a_worker_that_keeps_dying_is_reported(path, monkeypatch):
         pool.collect(wait=True)
 
 
-def test_what_a_worker_finds_wrong_arrives_as_one_line(path):
-    with Pool(1) as pool, pytest.raises(UserError, match="has no seed 99"):
+def test_what_a_worker_finds_wrong_arrives_as_one_line_and_it_stays_on_its_cores(path):
+    here = os.sched_getaffinity(0)
+    with Pool(1, [max(here)]) as pool:
         pool.submit(1500, jobs_for(path, 1500, (99,), 1)[:1])
-        pool.collect(wait=True)
+        with pytest.raises(UserError, match="has no seed 99"):
+            pool.collect(wait=True)
+        (pid,) = pool.pids
+        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+        assert threads and all(os.sched_getaffinity(thread) == {max(here)} for thread in threads)
+    assert os.sched_getaffinity(0) == here
 
 
 def test_bad_questions_get_clear_answers(path, tmp_path):

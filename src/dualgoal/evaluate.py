@@ -198,13 +198,13 @@ class _Worker:
     def _start(self) -> None:
         if self._errors is None:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
+        if self._cpus and sys.platform == "linux":
+            os.sched_setaffinity(0, self._cpus)  # this thread, which only serves the worker; the worker inherits
         command = [sys.executable, "-m", "dualgoal.rollout"]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=self._errors, text=True, env=_environment()
         )
-        if self._cpus and sys.platform == "linux":
-            os.sched_setaffinity(self.process.pid, self._cpus)
 
     def _last_words(self) -> str:
         if self._errors is None:

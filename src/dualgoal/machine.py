@@ -1,5 +1,6 @@
 """What a result depends on besides its configuration: versions, the commit, the hardware, the compiler's cache."""
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -60,12 +61,18 @@ def cores() -> int:
 
 
 def pin() -> list[int] | None:
-    """Give this process the first half of its cores and return the other half, for workers; None where impossible."""
+    """Give this process the first half of its cores and return the other half, for workers; None where impossible.
+
+    Has to happen before JAX is first used, which starts as many threads as there are cores. The system binds threads,
+    not processes, so those that exist (NumPy's, or JAX's after all) are bound one by one; later ones inherit.
+    """
     if sys.platform != "linux" or cores() < 2:
         return None
     mine = sorted(os.sched_getaffinity(0))
     half = len(mine) // 2
-    os.sched_setaffinity(0, mine[:half])
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(thread), mine[:half])
     return mine[half:]
 
 

@@ -72,8 +72,8 @@ def train(
             say(f"{out}: complete ({run.steps:,} steps)")
             return out
         say(f"{out}: {f'going on from step {step:,}' if step else 'a new run'}, id {run.id}")
-        default = max(1, machine.cores() // 2 if facts["hardware"]["platform"] == "cpu" else machine.cores() - 1)
-        pool = stack.enter_context(evaluator or evaluate.Pool(workers or min(default, 32), worker_cpus))
+        workers = workers or _default_workers(facts["hardware"]["platform"], worker_cpus)
+        pool = stack.enter_context(evaluator or evaluate.Pool(workers, worker_cpus))
         trackers = track.open_trackers(tuple(track_with), out, run, step)
         for tracker in trackers:
             stack.callback(tracker.close)
@@ -227,6 +227,13 @@ class Interrupt:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+
+
+def _default_workers(platform: str, cpus: list[int] | None) -> int:
+    """One worker per core that is theirs (`cpus`), else per core that training is likely to leave free."""
+    cores = machine.cores()
+    free = len(cpus) if cpus else cores // 2 if platform == "cpu" else cores - 1
+    return min(max(1, free), 32)
 
 
 def _multiples(every: int, run: config.Run) -> list[int]:

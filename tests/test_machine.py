@@ -1,0 +1,47 @@
+"""`train --pin`: every thread of training on its half of the cores, and JAX not started before that."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from dualgoal import machine, train
+
+two_cores = pytest.mark.skipif(sys.platform != "linux" or machine.cores() < 2, reason="needs Linux and two cores")
+
+
+@two_cores
+def test_pinned_training_binds_all_threads_before_jax_starts_its_own():
+    code = """
+        import json, os, sys, threading
+        from jax._src import xla_bridge
+        from dualgoal import cli, train
+
+        def look(*_):
+            early = xla_bridge.backends_are_initialized()
+            import jax.numpy as jnp
+            jnp.ones(3).sum().block_until_ready()
+            bound = [sorted(os.sched_getaffinity(int(t))) for t in os.listdir("/proc/self/task")]
+            print(json.dumps({"early": early, "bound": bound}))
+            sys.exit()
+
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        train.load_data = look
+        cli.main(["train", "pointmaze-medium-navigate-v0", "--pin", "--episodes", "0"])
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    cores = sorted(os.sched_getaffinity(0))
+    assert not found["early"], "JAX starts a thread per core that it may use"
+    assert len(found["bound"]) > 2 and all(cpus == cores[: len(cores) // 2] for cpus in found["bound"])
+
+
+def test_as_many_workers_as_cores_are_left_for_them(monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 8)
+    assert train._default_workers("cpu", None) == 4 and train._default_workers("gpu", None) == 7
+    assert train._default_workers("cpu", list(range(8, 16))) == 8 == train._default_workers("gpu", list(range(8)))
+    monkeypatch.setattr(machine, "cores", lambda: 1)
+    assert train._default_workers("cpu", None) == train._default_workers("gpu", None) == 1
