@@ -3,70 +3,141 @@
 
     python tools/measure_evaluate.py --data DIR     # DIR holds cube-single-play-v0 and pointmaze-medium-navigate-v0
 
-Cores are divided (`--pin`): training on one half, workers on the other. Say on what machine, and that it was idle.
+The two sides of a ratio take turns and the middle ratio of the rounds is the result; all rounds are printed. Rounds are
+many and short, because on a shared machine the same work on a core of its own can take half as long again ten seconds
+later: in few long ones, two workers had 1.8 to 2.5 times the throughput of one. Training is the demo's small preset in
+a process that takes its half of the cores before JAX starts, as `train --pin` does; its evaluation worker lives on the
+other half and is held (SIGSTOP) while training is measured alone. About four minutes; say on what machine, and that it
+was idle.
 """
 
 import argparse
 import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from dualgoal import data, evaluate, machine, policy, presets, sampler, store, train, trees
-from dualgoal.program import Program
+from dualgoal import data, demo, evaluate, machine
 
-CUBE, MAZE = "cube-single-play-v0", "pointmaze-medium-navigate-v0"
-SMALL = {"batch_size": 256, "algo.hidden": [64, 64], "rep.hidden": [64, 64], "rep.dim": 32, "seeds": (0, 1)}
+CUBE, MAZE = "cube-single-play-v0", demo.TASK
 
 
-def run_directory(task: str, source: Path, path: Path) -> Program:
-    """An untrained run of the small preset."""
-    run = presets.preset(task, "dual", "gcivl", steps=1, **SMALL)
-    facts = train.describe(run, data.load(source, task))
+def run_directory(task: str, source: Path, path: Path) -> tuple[Any, Any]:
+    """An untrained run of the small preset, its program and its data. Here JAX starts."""
+    from dualgoal import policy, presets, sampler, store, train, trees
+    from dualgoal.program import Program
+
+    run = presets.preset(task, "dual", "gcivl", **demo.SMALL | demo.SMALL_REP["dual"])
+    rows = data.load(source, task)
+    facts = train.describe(run, rows)
     program = Program(policy.agent_for(run, facts["dataset"]), run.seeds)
     with store.Store(path, run, facts) as record:
         record.save(1, trees.to_host(program.init()))
-    return program
+    return program, program.place_data(sampler.to_device(rows))
 
 
-def seconds(path: Path, workers: int, cpus: list[int] | None = None) -> float:
-    """Time of one evaluation after the workers have warmed up."""
-    with evaluate.Pool(workers, cpus) as pool:
-        for episodes in (workers * evaluate.BLOCK, 20):
-            began = time.perf_counter()
-            pool.submit(1, evaluate.jobs_for(path, 1, (0,), episodes))
-            pool.collect(wait=True)
+def serve_training(source: Path, path: Path) -> None:
+    """The training process: answers each number of seconds to train for with steps per second."""
+    others = machine.pin()
+    program, rows = run_directory(MAZE, source, path)
+    state, _ = program.advance(program.init(), rows, 100)
+    print(json.dumps(others), flush=True)
+    for line in sys.stdin:
+        began, steps = time.perf_counter(), 0
+        while (spent := time.perf_counter() - began) < float(line):
+            state, _ = program.advance(state, rows, 100)
+            state.step.block_until_ready()
+            steps += 100
+        print(json.dumps(steps / spent), flush=True)
+
+
+def compare(one: Callable[[], float], other: Callable[[], float], rounds: int) -> list[float]:
+    """one() / other(), measured in turns: one other, other one, ..., so that a drift favours neither."""
+    ratios = []
+    for i in range(rounds):
+        first, second = (one, other) if i % 2 == 0 else (other, one)
+        a, b = first(), second()
+        ratios.append(a / b if i % 2 == 0 else b / a)
+    return ratios
+
+
+def evaluation(source: Path, folder: Path, rounds: int, blocks: int) -> list[float]:
+    """Throughput of two workers / of one; the same blocks of episodes, by workers that have all played before."""
+    run_directory(CUBE, source, folder)
+    jobs = evaluate.jobs_for(folder, 1, (0,), blocks)[:blocks]
+
+    def seconds(pool: evaluate.Pool) -> float:
+        began = time.perf_counter()
+        pool.submit(1, jobs)
+        pool.collect(wait=True)
         return time.perf_counter() - began
 
+    with evaluate.Pool(1) as single, evaluate.Pool(2) as double:
+        for pool in (single, double):
+            seconds(pool)
+        return compare(lambda: seconds(single), lambda: seconds(double), rounds)
 
-def rate(program: Program, rows: sampler.Data, steps: int) -> float:
-    state, _ = program.advance(program.init(), rows, 10)
-    began = time.perf_counter()
-    state, _ = program.advance(state, rows, steps)
-    state.step.block_until_ready()
-    return steps / (time.perf_counter() - began)
+
+def training(source: Path, folder: Path, rounds: int, length: float) -> list[float]:
+    """Steps per second beside an evaluation on the other half of the cores / alone on the same half."""
+    command = [sys.executable, __file__, "--data", str(source), "--serve-training", str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as trainer:
+        assert trainer.stdin is not None and trainer.stdout is not None
+        others = json.loads(trainer.stdout.readline())
+        if others is None:
+            sys.exit("needs Linux and two cores")
+        with evaluate.Pool(len(others), others) as pool:
+            pool.submit(1, evaluate.jobs_for(folder, 1, (0, 1), 10_000))  # lasts longer than the measurement
+            current = pool._waiting[0]
+            while not current.answers:
+                time.sleep(0.1)
+
+            def rate(number: int) -> float:
+                for pid in pool.pids:
+                    os.kill(pid, number)
+                before = len(current.answers)
+                trainer.stdin.write(f"{length}\n")
+                trainer.stdin.flush()
+                found = json.loads(trainer.stdout.readline())
+                played = len(current.answers) - before
+                assert (played > 0) == (number == signal.SIGCONT) or played <= len(others), "the worker did its part"
+                return found
+
+            ratios = compare(lambda: rate(signal.SIGCONT), lambda: rate(signal.SIGSTOP), rounds)
+            assert not current.done
+        trainer.stdin.close()
+    return ratios
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--blocks", type=int, default=4, help="of episodes per evaluation, an even number")
+    parser.add_argument("--seconds", type=float, default=3, help="of training, alone and beside")
+    parser.add_argument("--serve-training", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve_training:
+        return serve_training(options.data, options.serve_training)
     with tempfile.TemporaryDirectory() as folder:
-        cube, maze = Path(folder) / "cube", Path(folder) / "maze"
-        run_directory(CUBE, options.data, cube)
-        one, two = seconds(cube, 1), seconds(cube, 2)
-        others = machine.pin()
-        program = run_directory(MAZE, options.data, maze)
-        rows = program.place_data(sampler.to_device(data.load(options.data, MAZE)))
-        alone = rate(program, rows, options.steps)
-        with evaluate.Pool(1, others) as pool:
-            pool.submit(1, evaluate.jobs_for(maze, 1, (0, 1), 50))
-            time.sleep(10)  # the worker has started
-            beside = rate(program, rows, options.steps)
-            busy = bool(pool.pending) and not pool.collect()
-    found = {"evaluation, 2 workers / 1": one / two, "training, beside evaluation / alone": beside / alone}
-    print(json.dumps({**found, "evaluation lasted": busy, "cores": machine.cores()}, indent=1))
+        found = {
+            "evaluation, 2 workers / 1": evaluation(
+                options.data, Path(folder) / "cube", options.rounds, options.blocks
+            ),
+            "training, beside evaluation / alone": training(
+                options.data, Path(folder) / "maze", options.rounds, options.seconds
+            ),
+        }
+    medians = {name: round(statistics.median(ratios), 3) for name, ratios in found.items()}
+    rounds = {name: [round(r, 3) for r in sorted(ratios)] for name, ratios in found.items()}
+    print(json.dumps({**medians, "cores": machine.cores(), "all rounds": rounds}, indent=1))
 
 
 if __name__ == "__main__":
