@@ -23,10 +23,12 @@ def test_gelu_is_the_tanh_form(layer):
     np.testing.assert_allclose(kernels.gelu(layer[0]), jax.nn.gelu(layer[0], approximate=True), atol=1e-6)
 
 
-@pytest.mark.parametrize("head", [False, True], ids=["layer", "layer and head"])
-def test_fused_layer_equals_the_plain_one_and_its_gradients(layer, head):
+@pytest.mark.parametrize("kind", ["gelu", "and norm", "and head"])
+def test_fused_layer_equals_the_plain_one_and_its_gradients(layer, kind):
     y, rows, dout = layer
-    if head:
+    if kind == "gelu":
+        rows = rows[:, :1]
+    if kind == "and head":
         rows, dout = jnp.concatenate([rows, jnp.sin(rows[:, :1])], axis=1), dout[..., 0]
     out, pull = jax.vjp(functools.partial(kernels.plain, FLOAT), y, rows)
     np.testing.assert_allclose(kernels.forward(FLOAT, y, rows, interpret=True), out, atol=2e-5)
@@ -41,6 +43,7 @@ def test_plain_layer_is_gelu_then_layer_norm_then_the_head(layer):
     x = (h - h.mean(-1, keepdims=True)) / np.sqrt(h.var(-1, keepdims=True) + 1e-6)
     x = x * rows[:, 1:2] + rows[:, 2:3]
     np.testing.assert_allclose(kernels.plain(FLOAT, *layer[:2]), x, atol=2e-5)
+    np.testing.assert_allclose(kernels.plain(FLOAT, layer[0], layer[1][:, :1]), h, atol=1e-5)
     headed = jnp.concatenate([layer[1], layer[1][:, :1]], axis=1)
     np.testing.assert_allclose(kernels.plain(FLOAT, layer[0], headed), (x * rows[:, :1]).sum(-1), atol=1e-4)
 
@@ -74,3 +77,33 @@ def test_bf16_products_keep_parameters_and_their_gradients_in_float32():
     dx, dw = pull(jnp.ones_like(y))
     assert (y.dtype, dx.dtype, dw.dtype) == (jnp.bfloat16, jnp.bfloat16, jnp.float32)
     np.testing.assert_allclose(dw, jnp.broadcast_to(x.astype(jnp.float32).sum(axis=0)[:, None], w.shape), rtol=1e-2)
+
+
+def test_parts_of_an_input_stand_side_by_side_each_in_its_own_precision():
+    s, z = (
+        20 + jax.random.uniform(jax.random.key(1), (8, 3)),
+        jax.random.normal(jax.random.key(2), (8, 4), jnp.bfloat16),
+    )
+    w = jax.random.normal(jax.random.key(3), (2, 7, 5)).astype(jnp.bfloat16).astype(jnp.float32)
+    whole = jnp.concatenate([s, z.astype(jnp.float32)], axis=-1)
+    y, pull = jax.vjp(lambda s, z, w: kernels.product((s, z), w, jnp.bfloat16, jnp.float32), s, z, w)
+    theirs, pull_theirs = jax.vjp(lambda x, w: jnp.einsum("bi,eio->ebo", x, w), whole, w)
+    np.testing.assert_allclose(y, theirs, atol=2e-3)
+    dy = jnp.cos(y).astype(jnp.bfloat16).astype(jnp.float32)
+    (ds, dz, dw), (dx, dw_theirs) = pull(dy), pull_theirs(dy)
+    assert (ds.dtype, dz.dtype, dw.dtype) == (jnp.float32, jnp.bfloat16, jnp.float32)
+    np.testing.assert_allclose(jnp.concatenate([ds, dz.astype(jnp.float32)], axis=-1), dx, atol=0.1)
+    np.testing.assert_allclose(dw, dw_theirs, atol=2e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4])
+def test_the_kernels_can_be_made_for_a_gpu(rows):
+    """Translated for an NVIDIA GPU here, whatever this machine has; run there by `dualgoal bench`."""
+    y, parameters = jnp.zeros((3, 2, 64, 128), jnp.bfloat16), jnp.zeros((3, 2, rows, 128))
+    out = jnp.dtype("float32" if rows == 4 else "bfloat16")
+    forward = jax.vmap(lambda y, rows: kernels.forward(out, y, rows))
+    dout = jax.eval_shape(forward, y, parameters)
+    backward = jax.vmap(lambda y, rows, dout: kernels.backward(out, y, rows, dout))
+    for function, inputs in ((forward, (y, parameters)), (backward, (y, parameters, dout))):
+        text = jax.jit(function).trace(*inputs).lower(lowering_platforms=("cuda",)).as_text()
+        assert "triton" in text

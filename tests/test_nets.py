@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import random
 
-from dualgoal import nets
+from dualgoal import kernels, nets
 from dualgoal.types import Spec
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
@@ -37,7 +37,7 @@ def numbers(tree):
 
 def test_gelu_is_the_tanh_form():
     x = np.linspace(-4, 4, 41)
-    np.testing.assert_allclose(nets.gelu(jnp.asarray(x, jnp.float32)), tanh_gelu(x), atol=1e-6)
+    np.testing.assert_allclose(kernels.gelu(jnp.asarray(x, jnp.float32)), tanh_gelu(x), atol=1e-6)
     erf_form = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     assert np.abs(tanh_gelu(x) - erf_form).max() > 1e-4, "the two forms can be told apart at this tolerance"
 
@@ -120,14 +120,16 @@ def test_flow_ends_in_an_ordinary_layer_after_normalised_ones():
     assert np.abs(flow.mlp.layers[-1].w).max() == pytest.approx(math.sqrt(6 / (256 + 3)), rel=0.02)
 
 
-def test_half_precision_keeps_parameters_first_inputs_and_outputs():
-    """A maze coordinate must not be rounded before the first layer has seen it."""
-    full, half = (nets.MLP(random.key(0), 5, (16, 16), 4, spec) for spec in (SPEC, HALF))
-    x = 20 + 0.01 * random.normal(random.key(1), (8, 5))
+def test_half_precision_keeps_parameters_outputs_and_coordinates():
+    """A maze coordinate must not be rounded before the first layer has seen it: at 20, bfloat16 has steps of 0.125."""
+    full, half = (nets.MLP(random.key(0), 5, (512, 64), 4, spec) for spec in (SPEC, HALF))
+    x = 20 + random.uniform(random.key(1), (64, 5), minval=-0.05, maxval=0.05)
     assert half(x).dtype == jnp.float32
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(half))
-    spread = np.asarray(full(x)).std(axis=0)
-    assert np.abs(full(x) - half(x)).max() < 0.1
-    assert (spread > 0).all()
-    first = lambda mlp, x: mlp.layers[0](x)
-    np.testing.assert_array_equal(first(full, x), first(half, x))
+    np.testing.assert_allclose(half(x), full(x), atol=0.1)
+    moves = [np.asarray(mlp.layers[0].activated(x, kind)) for mlp, kind in ((full, None), (half, jnp.bfloat16))]
+    rounded = np.asarray(full.layers[0].activated(x.astype(jnp.bfloat16).astype(jnp.float32)))
+    centred = [h - h.mean(axis=0) for h in (*map(np.float64, moves), rounded)]
+    along = [np.vdot(centred[0], h) / np.vdot(centred[0], centred[0]) for h in centred]
+    assert along[1] == pytest.approx(1, abs=0.1), "the layer follows moves that are smaller than those steps"
+    assert along[2] == pytest.approx(0, abs=0.1), "which it could not if its input were rounded"

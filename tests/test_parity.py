@@ -35,7 +35,7 @@ def mlp(p, x, e=None):
     of = (lambda w: w) if e is None else (lambda w: w[e])
     for n, layer in enumerate(p.layers):
         x = x @ of(layer.w) + of(layer.b)
-        if n < len(p.layers) - (not p.activated):
+        if n < len(p.layers) - (p.outputs is not None):
             x = gelu(x)
             if hasattr(layer, "scale"):
                 deviation = x - x.mean(-1, keepdims=True)

@@ -197,7 +197,11 @@ class Agent:
         if self.algo.direct:
             own, s, g = stop_gradient(params["rep"]), stop_gradient(batch.s), stop_gradient(goals.g)
             advantage = self.rep.value(own, batch.next_s, g, self.rep_spec) - self.rep.value(own, s, g, self.rep_spec)
-        return Condition(encoded.z, goals.success, advantage), encoded.penalty
+        return Condition(self.seen(nets, encoded.z), goals.success, advantage), encoded.penalty
+
+    def seen(self, nets, z: Array) -> Array:
+        """z as algorithms see it: a learned one in the precision of their products, a raw goal as it is."""
+        return z.astype(jnp.bfloat16) if nets and self.spec.precision == "bf16" else z
 
     # Use --------------------------------------------------------------------------------------------------------------
 
@@ -209,7 +213,7 @@ class Agent:
         """Actions for rows of states and goals."""
         k_encode, k_act = random.split(key)
         s, g = self.observe(params, s, g)
-        z = self.rep.encode(params["rep"], g, s, k_encode).z
+        z = self.seen(params["rep"], self.rep.encode(params["rep"], g, s, k_encode).z)
         return self.algo.act(params["algo"], s, z, k_act, temperature, self.algo_spec)
 
     @in_precision
@@ -224,7 +228,8 @@ class Agent:
         s, g = self.observe(params, s, g)
         value = self.rep.value(params["rep"], s, g, self.rep_spec)
         if value is None:
-            value = self.algo.value(params["algo"], s, self.rep.encode(params["rep"], g, s, key).z)
+            z = self.seen(params["rep"], self.rep.encode(params["rep"], g, s, key).z)
+            value = self.algo.value(params["algo"], s, z)
         if value is None:
             names = f"{type(self.rep).__name__} nor {type(self.algo).__name__}"
             raise UserError(f"neither {names} learns a value to measure distance with")

@@ -24,7 +24,7 @@ from jax.extend.core import jaxprs_in_params
 from dualgoal import presets, tasks
 from dualgoal.agent import Agent, State
 from dualgoal.errors import UserError
-from dualgoal.program import Program
+from dualgoal.program import Program, compile_loop
 from dualgoal.sampler import Data, draws
 from dualgoal.types import Batch, Frames, GoalMix, Goals, Spec, Stream
 
@@ -70,6 +70,7 @@ class Host:
     ends: np.ndarray
 
 
+@functools.cache
 def rows_of(task: str) -> Host:
     facts, rng = tasks.get(task), np.random.default_rng(0)
     length = facts.rows_per_episode
@@ -162,7 +163,8 @@ def time_parts(agent: Agent, data: Data, seeds: int, seconds: float) -> dict[str
 
     until = {}
     for name, part in zip(PARTS, (sampled, forward, backward), strict=False):
-        go = functools.partial(jax.jit(functools.partial(loop, part)), state, data, keys)
+        lowered = jax.jit(functools.partial(loop, part)).lower(state, data, keys, jnp.int32(1))
+        go = functools.partial(compile_loop(lowered), state, data, keys)
         until[name] = per_step(functools.partial(_with_steps, go), seconds) * 1e3
     return until
 
@@ -171,6 +173,7 @@ def _with_steps(go: Callable[..., Any], steps: int) -> Any:
     return go(jnp.int32(steps))
 
 
+@functools.cache
 def matmul_tflops(precision: str) -> float:
     """Tera-operations per second of a plain square product in this precision: the yardstick."""
     size = 8192 if jax.default_backend() == "gpu" else 1024
@@ -250,7 +253,7 @@ def bench(
     baseline: bool = True,
     parts: bool = False,
     trace: Path | None = None,
-    say: Callable[[str], None] = print,
+    show: Callable[[dict], None] = lambda row: print(line(row), flush=True),
 ) -> list[dict]:
     """Rows of several cases; each baseline is measured once and shared by the rows of equal agents."""
     rows: list[dict] = []
@@ -264,7 +267,7 @@ def bench(
         elif same in known:
             row["baseline_ms"], row["ratio"] = known[same], known[same] / row["ms_per_step_per_seed"]
         rows.append(row)
-        say(line(row))
+        show(row)
     return rows
 
 
@@ -306,8 +309,13 @@ def main(
         for precision in precisions
         for count in seeds
     ]
-    say: Callable[[str], None] = (lambda text: None) if json else lambda text: print(text, flush=True)
-    rows = bench(cases, seconds=seconds, baseline=baseline, parts=parts, trace=trace, say=say)
-    if json:
-        print(jsonlib.dumps(rows, indent=1))
+    if not json:
+        return bench(cases, seconds=seconds, baseline=baseline, parts=parts, trace=trace)
+    opening = iter(["["])  # a row is printed when it is there: what is interrupted has the rows before
+
+    def show(row: dict) -> None:
+        print(next(opening, ","), jsonlib.dumps(row, indent=1), flush=True)
+
+    rows = bench(cases, seconds=seconds, baseline=baseline, parts=parts, trace=trace, show=show)
+    print("]")
     return rows

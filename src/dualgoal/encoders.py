@@ -1,7 +1,7 @@
 """Pixels (sections 2.5 and 3.4): the IMPALA encoder, random shifts, and the ways to join a state with a goal.
 
-Heads call `fuse(s, z) -> features` and do not know whether that concatenates two vectors, reads two images with one
-encoder (early fusion) or each with its own (late fusion).
+Heads call `fuse(s, z) -> features` and do not know whether that is two vectors side by side, two images read by one
+encoder (early fusion) or each by its own (late fusion).
 """
 
 import math
@@ -86,8 +86,8 @@ class Concat(eqx.Module):
 
     size: int = eqx.field(static=True)
 
-    def __call__(self, s: Array, z: Array) -> Array:
-        return jnp.concatenate([s, z], axis=-1)
+    def __call__(self, s: Array, z: Array) -> tuple[Array, ...]:
+        return s, z
 
 
 class Early(eqx.Module):
@@ -96,8 +96,8 @@ class Early(eqx.Module):
     encoder: Impala
     size: int = eqx.field(static=True, default=FEATURES)
 
-    def __call__(self, s: Array, z: Array) -> Array:
-        return self.encoder(jnp.concatenate([s, z], axis=-1))
+    def __call__(self, s: Array, z: Array) -> tuple[Array, ...]:
+        return (self.encoder(jnp.concatenate([s, z], axis=-1)),)
 
 
 class Late(eqx.Module):
@@ -107,8 +107,8 @@ class Late(eqx.Module):
     goal: Impala
     size: int = eqx.field(static=True, default=2 * FEATURES)
 
-    def __call__(self, s: Array, z: Array) -> Array:
-        return jnp.concatenate([self.state(s), self.goal(z)], axis=-1)
+    def __call__(self, s: Array, z: Array) -> tuple[Array, ...]:
+        return self.state(s), self.goal(z)
 
 
 Fusion = Concat | Early | Late

@@ -7,6 +7,7 @@ what was stored. Off the GPU, and for widths that are no power of two, the same 
 """
 
 import functools
+import itertools
 import math
 
 import jax
@@ -14,59 +15,75 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 EPS = 1e-6
-BLOCK = 8  # rows at a time: with eight warps, 16 numbers per thread at width 512, so nothing spills from registers
-WARPS = 8
-STEPS = 4  # blocks per program, which loads the parameters once and, on the way back, leaves one partial sum
+BLOCK = 16  # rows at a time: with sixteen warps, 16 numbers per thread at width 512, so nothing spills from registers
+WARPS = 16
+STEPS = 2  # blocks per program, which loads the parameters once and, on the way back, leaves one partial sum
 SLOPE = math.sqrt(2 / math.pi)
 CUBE = 0.044715
 
+Parts = tuple[Array, ...]
 Hidden = Float[Array, "E B H"]
-Rows = Float[Array, "E R H"]  # bias, scale, offset and, with a head of one output, its weights
+Rows = Float[Array, "E R H"]  # bias; with LayerNorm scale and offset; with a head of one output its weights
 Scores = Float[Array, "E B"]
 
 
-def product(x: Array, w: Array, dtype=None, out=None) -> Array:
-    """x w: (B, i) or (E, B, i) -> (B, o) or (E, B, o), factors in `dtype`, result in `out`.
+def product(x: Array | Parts, w: Array, dtype=None, out=None) -> Array:
+    """x w: (B, i) or (E, B, i) -> (B, o) or (E, B, o), factors in `dtype`, result in `out`; parts of x side by side.
 
     Members that share an input get copies of it: a batched product with members in front needs no transposition.
     """
-    if w.ndim == 3 and x.ndim == 2:
-        x = jnp.broadcast_to(x[None], (w.shape[0], *x.shape))
-    return multiply(dtype or x.dtype, out or dtype or x.dtype, x, w)
+    parts = x if isinstance(x, tuple) else (x,)
+    if w.ndim == 3 and parts[0].ndim == 2:
+        parts = tuple(jnp.broadcast_to(x[None], (w.shape[0], *x.shape)) for x in parts)
+    return multiply(dtype or parts[0].dtype, out or dtype or parts[0].dtype, parts, w)
 
 
-def factor(x: Array, dtype) -> tuple[Array, int]:
-    """x as a factor in `dtype`, and the number of copies of the other factor that it takes.
+def columns(x: Array, dtype) -> tuple[Array, ...]:
+    """x as columns of a factor in `dtype`; each takes the same rows of the other factor.
 
-    A float32 array enters a bfloat16 product as two halves side by side, the rounded values and what rounding left: 16
-    bits of each number. Raw observations need them: 8 bits would place a coordinate of 20 m to the nearest 0.1 m.
+    Float32 columns enter a bfloat16 product as two halves, the rounded values and what rounding left: 16 bits of each
+    number. Raw observations need them: 8 bits would place a coordinate of 20 m to the nearest 0.1 m.
     """
     if x.dtype != jnp.float32 or dtype != jnp.bfloat16:
-        return x.astype(dtype), 1
+        return (x.astype(dtype),)
     high = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
-    return jnp.concatenate([high, x - high], axis=-1).astype(dtype), 2
+    return high.astype(dtype), (x - high).astype(dtype)
+
+
+def rows_of(parts: Parts, w: Array) -> list[Array]:
+    """The rows of w that belong to each part's columns."""
+    return jnp.split(w, list(itertools.accumulate(x.shape[-1] for x in parts[:-1])), axis=-2)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def multiply(dtype, out, x: Array, w: Array) -> Array:
+def multiply(dtype, out, parts: Parts, w: Array) -> Array:
+    split = [columns(x, dtype) for x in parts]
+    rows = [rows for x, rows in zip(split, rows_of(parts, w.astype(dtype)), strict=True) for _ in x]
     equation = "bi,io->bo" if w.ndim == 2 else "ebi,eio->ebo"
-    x, copies = factor(x, dtype)
-    return jnp.einsum(equation, x, jnp.concatenate([w.astype(dtype)] * copies, axis=-2), preferred_element_type=out)
+    return jnp.einsum(equation, side_by_side(split), jnp.concatenate(rows, axis=-2), preferred_element_type=out)
 
 
-def multiply_forward(dtype, out, x, w):
-    return multiply(dtype, out, x, w), (x, w)
+def side_by_side(split: list[tuple[Array, ...]]) -> Array:
+    return jnp.concatenate(list(itertools.chain(*split)), axis=-1)
+
+
+def multiply_forward(dtype, out, parts, w):
+    return multiply(dtype, out, parts, w), (parts, w)
 
 
 def multiply_backward(dtype, out, saved, dy):
     """The weights' gradient leaves the product in the weights' own order and type: nothing to transpose or convert."""
-    x, w = saved
+    parts, w = saved
     e = "" if w.ndim == 2 else "e"
     dy = dy.astype(dtype)
-    dx = jnp.einsum(f"{e}bo,{e}io->{e}bi", dy, w.astype(dtype), preferred_element_type=x.dtype)
-    parts, copies = factor(x, dtype)
-    dw = jnp.einsum(f"{e}bi,{e}bo->{e}io", parts, dy, preferred_element_type=w.dtype)
-    return dx, sum(jnp.split(dw, copies, axis=-2)) if copies > 1 else dw
+    dx = [
+        jnp.einsum(f"{e}bo,{e}io->{e}bi", dy, rows, preferred_element_type=x.dtype)
+        for x, rows in zip(parts, rows_of(parts, w.astype(dtype)), strict=True)
+    ]
+    split = [columns(x, dtype) for x in parts]
+    dw = jnp.einsum(f"{e}bi,{e}bo->{e}io", side_by_side(split), dy, preferred_element_type=w.dtype)
+    pieces = iter(rows_of(tuple(itertools.chain(*split)), dw))
+    return tuple(dx), jnp.concatenate([sum(next(pieces) for _ in x) for x in split], axis=-2)
 
 
 multiply.defvjp(multiply_forward, multiply_backward)
@@ -91,11 +108,11 @@ def normalised(h: Array) -> tuple[Array, Array]:
     return (h - mean) * factor, factor
 
 
-def gelu_norm(y: Hidden, rows: Rows, out=None) -> Hidden | Scores:
-    """LayerNorm(GELU(y + bias)) * scale + offset, computed in float32 or better, result in type `out` (y's).
+def activate(y: Hidden, rows: Rows, out=None) -> Hidden | Scores:
+    """What follows a product, in float32 or better, with a result of type `out` (y's): GELU(y + bias), then, as far as
+    there are rows for it, LayerNorm with scale and offset, and the product with a head of one output.
 
-    A fourth row in `rows` is the weight vector of a head with one output: then the result is its product with that, and
-    the last activations of a value network are never written to memory.
+    With a head the last activations of a value network are never written to memory.
     """
     out, width = jnp.dtype(out or y.dtype), y.shape[-1]
     fits = width >= 64 and width & (width - 1) == 0 and y.shape[1] % (BLOCK * STEPS) == 0 and y.dtype != jnp.float64
@@ -105,10 +122,18 @@ def gelu_norm(y: Hidden, rows: Rows, out=None) -> Hidden | Scores:
 
 
 def plain(out, y: Hidden, rows: Rows) -> Hidden | Scores:
-    bias, scale, offset, *head = (rows[:, n : n + 1] for n in range(rows.shape[1]))
+    bias, *rest = (rows[:, n : n + 1] for n in range(rows.shape[1]))
     wide = y.astype(jnp.promote_types(y.dtype, jnp.float32))
-    x = normalised(gelu(wide + bias))[0] * scale + offset
-    return (x * head[0]).sum(axis=-1).astype(out) if head else x.astype(out)
+    return finish(gelu(wide + bias), rest).astype(out)
+
+
+def finish(h: Array, rest: list[Array]) -> Array:
+    """From activations to the result."""
+    if not rest:
+        return h
+    scale, offset, *head = rest
+    x = normalised(h)[0] * scale + offset
+    return (x * head[0]).sum(axis=-1) if head else x
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -129,19 +154,28 @@ def forward(out, y: Hidden, rows: Rows, interpret: bool = False) -> Hidden | Sco
     tanh, scored = device_tanh(y, interpret), rows.shape[1] == 4
 
     def kernel(y, rows, result):
-        bias, scale, offset, *head = (rows[n, :][None] for n in range(rows.shape[0]))
+        bias, *rest = (rows[n, :][None] for n in range(rows.shape[0]))
         for step in range(STEPS):
             here = pl.ds(step * BLOCK, BLOCK)
-            x = normalised(gelu(y[here, :].astype(jnp.float32) + bias, tanh))[0] * scale + offset
-            if scored:
-                result[here] = (x * head[0]).sum(axis=-1).astype(result.dtype)
-            else:
-                result[here, :] = x.astype(result.dtype)
+            x = finish(gelu(y[here, :].astype(jnp.float32) + bias, tanh), rest)
+            result[here if scored else (here, slice(None))] = x.astype(result.dtype)
 
     block, shared, score = specs(pl, y, rows)
     result = jax.ShapeDtypeStruct(y.shape[:2] if scored else y.shape, out)
-    run = call(pl, kernel, y, [block, shared], score if scored else block, result, "gelu_norm", interpret)
+    run = call(pl, kernel, y, [block, shared], score if scored else block, result, "activate", interpret)
     return run(y, rows)
+
+
+def finish_back(h: Array, d: Array, rest: list[Array]) -> tuple[Array, tuple[Array, ...]]:
+    """Gradients of `finish`: of h and, to be summed over rows of the batch, of scale and offset before the head."""
+    if not rest:
+        return d, ()
+    scale, _, *head = rest
+    wide = d[:, None] if head else d
+    x, factor = normalised(h)
+    dx = wide * (scale * head[0] if head else scale)[None]
+    inner = dx.mean(axis=-1, keepdims=True) + x * (dx * x).mean(axis=-1, keepdims=True)
+    return (dx - inner) * factor, (wide * x, d)
 
 
 def backward(out, y: Hidden, rows: Rows, dout: Hidden | Scores, interpret: bool = False) -> tuple[Hidden, Rows]:
@@ -151,34 +185,31 @@ def backward(out, y: Hidden, rows: Rows, dout: Hidden | Scores, interpret: bool 
     tanh, scored = device_tanh(y, interpret), rows.shape[1] == 4
 
     def kernel(y, rows, dout, dy, drows):
-        bias, scale, offset, *head = (rows[n, :] for n in range(rows.shape[0]))
-        weight = scale * head[0] if scored else scale  # from the gradient of the result to that of the normalised row
+        bias, *rest = (rows[n, :] for n in range(rows.shape[0]))
         sums: tuple | None = None
         for step in range(STEPS):
             here = pl.ds(step * BLOCK, BLOCK)
             d = (dout[here] if scored else dout[here, :]).astype(jnp.float32)
-            wide = d[:, None] if scored else d
             h, slope = gelu_and_slope(y[here, :].astype(jnp.float32) + bias[None], tanh)
-            x, factor = normalised(h)
-            dx = wide * weight[None]
-            inner = dx.mean(axis=-1, keepdims=True) + x * (dx * x).mean(axis=-1, keepdims=True)
-            du = (dx - inner) * factor * slope
+            dh, parts = finish_back(h, d, rest)
+            du = dh * slope
             dy[here, :] = du.astype(dy.dtype)
-            parts = (du, wide * x, d)
+            parts = (du, *parts)
             sums = parts if sums is None else tuple(a + b for a, b in zip(sums, parts, strict=True))
         assert sums is not None
-        dbias, dscale, doffset = (part.sum(axis=0) for part in sums)
+        dbias, *totals = (part.sum(axis=0) for part in sums)
         if scored:
-            drows[3, :] = scale * dscale + offset * doffset
-            dscale, doffset = dscale * head[0], doffset * head[0]
-        drows[0, :], drows[1, :], drows[2, :] = dbias, dscale, doffset
+            (scale, offset, head), (dscale, doffset) = rest, totals
+            totals = [dscale * head, doffset * head, scale * dscale + offset * doffset]
+        for n, total in enumerate((dbias, *totals)):
+            drows[n, :] = total
 
     members, count, width = y.shape
     block, shared, score = specs(pl, y, rows)
     partial = jax.ShapeDtypeStruct((members, count // (BLOCK * STEPS), *rows.shape[1:]), jnp.float32)
     sums = pl.BlockSpec((None, None, *rows.shape[1:]), lambda e, i: (e, i, 0, 0))
     given = [block, shared, score if scored else block]
-    dy, drows = call(pl, kernel, y, given, [block, sums], [y, partial], "gelu_norm_back", interpret)(y, rows, dout)
+    dy, drows = call(pl, kernel, y, given, [block, sums], [y, partial], "activate_back", interpret)(y, rows, dout)
     return dy, drows.sum(axis=1)
 
 

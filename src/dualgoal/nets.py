@@ -5,6 +5,7 @@ observations enter the first one as two halves (`kernels.factor`), outputs are f
 """
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from jax import random
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal.encoders import FEATURES, Fusion, Impala, fuse
-from dualgoal.kernels import gelu, gelu_norm, product
+from dualgoal.kernels import Parts, activate, product
 from dualgoal.types import Spec
 
 MEMBERS = 2
@@ -38,9 +39,12 @@ class Linear(eqx.Module):
         self.w = init(key, (*lead, inputs, outputs))
         self.b = jnp.zeros((*lead, outputs))
 
-    def __call__(self, x: Array, dtype=None, out=None) -> Array:
+    def __call__(self, x: Array | Parts, dtype=None, out=None) -> Array:
         y = product(x, self.w, dtype, out)
         return y + self.b[..., None, :].astype(y.dtype)
+
+    def activated(self, x: Array | Parts, dtype=None) -> Array:
+        return layer(x, self.w, self.b[..., None, :], dtype, dtype)
 
 
 class Dense(eqx.Module):
@@ -59,20 +63,25 @@ class Dense(eqx.Module):
     scale = property(lambda self: self.rows[..., 1, :])
     offset = property(lambda self: self.rows[..., 2, :])
 
-    def __call__(self, x: Array, dtype=None, out=None, head: Linear | None = None) -> Array:
-        """The layer's activations or, with a head of one output, what that makes of them."""
-        y = product(x, self.w, dtype)
-        rows = self.rows if head is None else jnp.concatenate([self.rows, head.w.swapaxes(-1, -2)], axis=-2)
-        x = gelu_norm(y, rows, out) if y.ndim == 3 else gelu_norm(y[None], rows[None], out)[0]
-        return x if head is None else x[..., None] + head.b[..., None, :]
+    def activated(self, x: Array | Parts, dtype=None) -> Array:
+        return layer(x, self.w, self.rows, dtype, dtype)
+
+    def scored(self, x: Array | Parts, head: Linear, dtype, out) -> Array:
+        """What a head of one output makes of the activations."""
+        rows = jnp.concatenate([self.rows, head.w.swapaxes(-1, -2)], axis=-2)
+        return layer(x, self.w, rows, dtype, out)[..., None] + head.b[..., None, :]
+
+
+def layer(x: Array | Parts, w: Array, rows: Array, dtype, out) -> Array:
+    y = product(x, w, dtype)
+    return activate(y, rows, out) if y.ndim == 3 else activate(y[None], rows[None], out)[0]
 
 
 class MLP(eqx.Module):
     """Dense -> GELU -> LayerNorm over the hidden sizes, then a linear layer unless `outputs` is None ("activated")."""
 
     layers: tuple[Dense | Linear, ...]
-    normed: bool = eqx.field(static=True)
-    activated: bool = eqx.field(static=True)
+    outputs: int | None = eqx.field(static=True)
     bf16: bool = eqx.field(static=True)
 
     def __init__(self, key, inputs: int, hidden, outputs: int | None, spec: Spec, members=None, norm: bool = True):
@@ -82,22 +91,19 @@ class MLP(eqx.Module):
         self.layers = tuple(
             kind(k, i, o, members) for kind, k, i, o in zip(kinds, keys, sizes[:-1], sizes[1:], strict=True)
         )
-        self.normed, self.activated, self.bf16 = norm, outputs is None, spec.precision == "bf16"
+        self.outputs, self.bf16 = outputs, spec.precision == "bf16"
 
-    def __call__(self, x: Float[Array, "*E B i"]) -> Float[Array, "*F B o"]:
-        half, full = (jnp.bfloat16, jnp.float32) if self.bf16 else (None, x.dtype)
-        hidden, head = (self.layers, None) if self.activated else (self.layers[:-1], self.layers[-1])
-        last = hidden[-1] if hidden else None
-        if isinstance(last, Dense) and isinstance(head, Linear) and head.w.shape[-1] == 1:
-            return last(self.through(hidden[:-1], x, half), half, full, head)
-        x = self.through(hidden, x, half)
+    def __call__(self, *inputs: Float[Array, "*E B _"]) -> Float[Array, "*F B o"]:
+        half, full = (jnp.bfloat16, jnp.float32) if self.bf16 else (None, inputs[0].dtype)
+        hidden: list[Any] = list(self.layers)
+        head = None if self.outputs is None else hidden.pop()
+        last = hidden.pop() if hidden and isinstance(hidden[-1], Dense) and self.outputs == 1 else None
+        x: Any = inputs
+        for one in hidden:
+            x = one.activated(x, half)
+        if last is not None:
+            return last.scored(x, head, half, full)
         return x.astype(full) if head is None else head(x, half, full)
-
-    def through(self, layers: tuple[Dense | Linear, ...], x: Array, dtype) -> Array:
-        for layer in layers:
-            x = layer(x, dtype, dtype)
-            x = x if self.normed else gelu(x.astype(jnp.promote_types(x.dtype, jnp.float32))).astype(x.dtype)
-        return x
 
 
 class Value(eqx.Module):
@@ -112,8 +118,8 @@ class Value(eqx.Module):
         self.mlp = MLP(k2, self.fuse.size + extra, hidden, outputs, spec, members)
 
     def __call__(self, s: Array, z: Array, *extra: Array) -> Array:
-        y = self.mlp(join(self.fuse(s, z), *extra))
-        return y[..., 0] if self.mlp.layers[-1].b.shape[-1] == 1 else y
+        y = self.mlp(*self.fuse(s, z), *extra)
+        return y[..., 0] if self.mlp.outputs == 1 else y
 
     def pair(self, s: Array, next_s: Array, z: Array) -> tuple[Array, Array]:
         """V(s, z) and V(s', z) in one pass over twice the rows."""
@@ -135,7 +141,7 @@ class Actor(eqx.Module):
         self.head = Linear(k3, hidden[-1], spec.action_dim, init=lambda k, shape: glorot(k, shape, scale=0.01))
 
     def __call__(self, s: Array, z: Array) -> Float[Array, "B A"]:
-        return self.head(self.mlp(self.fuse(s, z)))
+        return self.head(self.mlp(*self.fuse(s, z)))
 
 
 class Flow(eqx.Module):
@@ -150,7 +156,7 @@ class Flow(eqx.Module):
         self.mlp = MLP(k2, self.fuse.size + spec.action_dim + 1, hidden, spec.action_dim, spec)
 
     def __call__(self, s: Array, z: Array, x: Float[Array, "B A"], t: Float[Array, "B 1"]) -> Float[Array, "B A"]:
-        return self.mlp(join(self.fuse(s, z), x, t))
+        return self.mlp(*self.fuse(s, z), x, t)
 
 
 class Bottleneck(eqx.Module):
@@ -185,7 +191,7 @@ class Embedding(eqx.Module):
         self.mlp = MLP(k2, (FEATURES if self.encoder else shape[0]) + extra, hidden, dim, spec, members)
 
     def __call__(self, x: Array, *extra: Array) -> Float[Array, "*E B N"]:
-        return self.mlp(join(self.encoder(x) if self.encoder else x, *extra))
+        return self.mlp(self.encoder(x) if self.encoder else x, *extra)
 
     def mean(self, x: Array, *extra: Array) -> Float[Array, "B N"]:
         """The members' average, which is what downstream networks get (D2)."""
@@ -197,7 +203,3 @@ def two_towers(key: PRNGKeyArray, spec: Spec, dim: int, hidden: tuple[int, ...])
     k1, k2 = random.split(key)
     psi = Embedding(k1, spec.observation_shape, dim, hidden, spec)
     return {"psi": psi, "phi": Embedding(k2, spec.goals, dim, hidden, spec)}
-
-
-def join(*x: Array) -> Array:
-    return x[0] if len(x) == 1 else jnp.concatenate(x, axis=-1)

@@ -39,8 +39,8 @@ GPU_OPTIONS = {
 }
 
 
-def _compile(lowered: Any) -> Any:
-    """Compile the training loop with the options above, or without them where this compiler does not take them."""
+def compile_loop(lowered: Any) -> Any:
+    """Compile a loop of training steps with the options above, or without them where the compiler refuses them."""
     if jax.default_backend() == "gpu":
         try:
             return lowered.compile(compiler_options=GPU_OPTIONS)
@@ -99,7 +99,7 @@ class Program:
     def compile(self, state: State, data: Data) -> Any:
         """The training loop, compiled once for a state and data of these shapes."""
         if self._compiled is None:
-            self._compiled = _compile(self._chunk.lower(state, data, self.keys, jnp.int32(1)))
+            self._compiled = compile_loop(self._chunk.lower(state, data, self.keys, jnp.int32(1)))
         return self._compiled
 
     def measure(self, state: State, data: Data) -> dict[str, np.ndarray]:
