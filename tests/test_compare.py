@@ -166,3 +166,12 @@ def test_a_bad_row_file_is_named_in_one_line(tmp_path, content, message):
 def test_latex_escapes_what_it_prints():
     assert typeset.escape("a_b & 5 % {x} \\ γ") == r"a\_b \& 5 \% \{x\} \textbackslash{} $\gamma$"
     assert [typeset.short(n) for n in (1_000_000, 200_000, 1_500_000, 1234)] == ["1M", "200k", "1.5M", "1234"]
+
+
+def test_a_puzzle_has_no_simulator_and_no_official_files():
+    puzzle, cube = (
+        " ".join(compare.describe(tables.get(name), [record(name, task, "orig", [50.0])]))
+        for name, task in (("lightsout", "lightsout-4x5"), ("state_gcivl", "cube-single-play-v0"))
+    )
+    assert "MuJoCo" in cube and "official files" in cube
+    assert "MuJoCo" not in puzzle and "official" not in puzzle and "precision" in puzzle

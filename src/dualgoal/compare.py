@@ -309,15 +309,18 @@ def describe(table: Table, records: Iterable[Record]) -> list[str]:
     if not records:
         return []
     paper = tables.expand(table.name, tasks=table.tasks[:1], reps=[table.columns[0].name])[0].config
+    puzzle = table.name == "lightsout"  # no simulator and no published files
     facts = [
         ("steps", {f"{r.done:,}" for r in records}, f"{paper['steps']:,}"),
         ("seeds", {str(len(r.seeds)) for r in records}, str(table.seeds)),
         ("episodes per task", {str(r.episodes) for r in records}, str(paper["episodes"])),
-        ("data", {_data(r) for r in records}, "official files"),
-        ("MuJoCo", {str(_deep(r.settings, "versions", "mujoco") or "not recorded") for r in records}, "not stated"),
+        ("data", {_data(r) for r in records}, "random walks of its own" if puzzle else "official files"),
         ("precision", {str(_deep(r.settings, "run", "precision") or "not recorded") for r in records}, "float32"),
         ("device", {str(_deep(r.settings, "hardware", "device") or "not recorded") for r in records}, "not stated"),
     ]
+    if not puzzle:
+        simulators = {str(_deep(r.settings, "versions", "mujoco") or "not recorded") for r in records}
+        facts.append(("MuJoCo", simulators, "not stated"))
     return [f"{name}: {', '.join(sorted(values))} (paper: {theirs})" for name, values, theirs in facts]
 
 
