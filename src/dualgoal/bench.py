@@ -21,7 +21,7 @@ import numpy as np
 from jax import random
 from jax.extend.core import jaxprs_in_params
 
-from dualgoal import presets, tasks
+from dualgoal import presets, profile, tasks
 from dualgoal.agent import Agent, State
 from dualgoal.errors import UserError
 from dualgoal.program import Program, compile_loop
@@ -30,6 +30,7 @@ from dualgoal.types import Batch, Frames, GoalMix, Goals, Spec, Stream
 
 SECONDS = 2.0  # per timing, about
 ROWS_PIXELS = 20_000  # a full pixel set is 12 GB; drawing rows costs the same from a smaller one
+TRACED = 20  # steps in a profile
 PARTS = ("sampling", "forward", "backward", "optimiser and targets")
 
 
@@ -225,7 +226,7 @@ def measure(case: Case, *, seconds: float = SECONDS, baseline: bool = True, part
     step = per_step(advance, seconds)
     if trace is not None:
         with jax.profiler.trace(str(trace)):
-            jax.block_until_ready(advance(20))
+            jax.block_until_ready(advance(TRACED))
     del state
     peak, flops = matmul_tflops(case.precision), operations(agent, data) * case.seeds
     row = {
@@ -235,7 +236,7 @@ def measure(case: Case, *, seconds: float = SECONDS, baseline: bool = True, part
         "baseline_ms": None, "ratio": None, "compile_s": compile_s,
         "peak_bytes": memory.argument_size_in_bytes + memory.temp_size_in_bytes,
         "tflops": flops / step / 1e12, "matmul_tflops": peak, "share": flops / step / 1e12 / peak,
-        "device": jax.devices()[0].device_kind, "parts_ms": None,
+        "device": jax.devices()[0].device_kind, "parts_ms": None, "kernels": trace and profile.kernels(trace, TRACED),
     }  # fmt: skip
     if baseline:
         row["baseline_ms"] = time_baseline(agent, host, seconds) * 1e3
@@ -279,7 +280,11 @@ def line(row: dict) -> str:
     ratio = f"{row['ratio']:6.1f}x of {row['baseline_ms']:.3f} ms" if row["ratio"] else ""
     cost = f"{100 * row['share']:5.1f} % of matmul, compile {row['compile_s']:.1f} s, {row['peak_bytes'] / 1e6:.0f} MB"
     parts = "".join(f"\n    {part:22s} {ms:8.3f} ms" for part, ms in (row["parts_ms"] or {}).items())
-    return f"{name:15s} {size} {speed} {ratio} {cost}{parts}"
+    kernels = "".join(
+        f"\n    {kind:26s} {cost['us']:8.1f} us in {cost['launches']:5.1f} launches"
+        for kind, cost in (row["kernels"] or {}).items()
+    )
+    return f"{name:15s} {size} {speed} {ratio} {cost}{parts}{kernels}"
 
 
 def main(

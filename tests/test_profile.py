@@ -1,0 +1,41 @@
+"""Kernel times from a trace."""
+
+import gzip
+import json
+
+import pytest
+
+from dualgoal import profile
+
+
+def write(folder, names):
+    """A trace in which each kernel took 10 us on a stream of a GPU and 99 us on a CPU."""
+    facts = [
+        {"name": "process_name", "pid": 1, "args": {"name": "/device:GPU:0"}},
+        {"name": "process_name", "pid": 2, "args": {"name": "/host:CPU"}},
+        {"name": "thread_name", "pid": 1, "tid": 7, "args": {"name": "Stream #7(Compute)"}},
+        {"name": "thread_name", "pid": 1, "tid": 8, "args": {"name": "XLA Ops"}},
+    ]
+    events = [
+        {"ph": "X", "name": name, "pid": pid, "tid": tid, "dur": dur}
+        for name in names
+        for pid, tid, dur in ((1, 7, 10.0), (1, 8, 10.0), (2, 7, 99.0))
+    ]
+    (folder / "a").mkdir()
+    (folder / "a" / "x.trace.json.gz").write_bytes(gzip.compress(json.dumps({"traceEvents": facts + events}).encode()))
+
+
+def test_kernels_are_summed_by_kind_and_step(tmp_path):
+    names = ["activate_3", "activate_back", "activate_back_1", "nvjet_sm90_x", "gemm_fusion_dot_2", "loop_add_fusion"]
+    write(tmp_path, [*names, "wrapped_convert_4", "input_reduce_fusion", "Memset 0", "cudnn_convolution"])
+    found = profile.kernels(tmp_path, 2)
+    assert found["activations, backward"] == found["matrix products"] == {"us": 10.0, "launches": 1.0}
+    assert found["activations, forward"] == found["convolutions"] == {"us": 5.0, "launches": 0.5}
+    assert set(found) >= {"reductions", "optimiser and slow copies", "conversions of weights", "everything else"}
+    assert sum(cost["us"] for cost in found.values()) == pytest.approx(10 * 10 / 2)
+
+
+def test_no_gpu_no_kernels(tmp_path):
+    assert profile.kernels(tmp_path, 1) is None
+    write(tmp_path, [])
+    assert profile.kernels(tmp_path, 1) is None
