@@ -15,7 +15,7 @@ FLOAT = jnp.dtype("float32")
 @pytest.fixture
 def layer():
     keys = jax.random.split(jax.random.key(0), 3)
-    y, dout = (jax.random.normal(k, (2, 32, 64)) for k in keys[:2])
+    y, dout = (jax.random.normal(k, (2, 256, 64)) for k in keys[:2])
     return y, jax.random.normal(keys[2], (2, 3, 64)), dout
 
 
@@ -33,7 +33,7 @@ def test_fused_layer_equals_the_plain_one_and_its_gradients(layer, kind):
     out, pull = jax.vjp(functools.partial(kernels.plain, FLOAT), y, rows)
     np.testing.assert_allclose(kernels.forward(FLOAT, y, rows, interpret=True), out, atol=2e-5)
     for ours, theirs in zip(kernels.backward(FLOAT, y, rows, dout, interpret=True), pull(dout), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+        np.testing.assert_allclose(ours, theirs, atol=2e-4)
 
 
 def test_plain_layer_is_gelu_then_layer_norm_then_the_head(layer):
@@ -99,7 +99,7 @@ def test_parts_of_an_input_stand_side_by_side_each_in_its_own_precision():
 @pytest.mark.parametrize("rows", [1, 3, 4])
 def test_the_kernels_can_be_made_for_a_gpu(rows):
     """Translated for an NVIDIA GPU here, whatever this machine has; run there by `dualgoal bench`."""
-    y, parameters = jnp.zeros((3, 2, 64, 128), jnp.bfloat16), jnp.zeros((3, 2, rows, 128))
+    y, parameters = jnp.zeros((3, 2, 128, 128), jnp.bfloat16), jnp.zeros((3, 2, rows, 128))
     out = jnp.dtype("float32" if rows == 4 else "bfloat16")
     forward = jax.vmap(lambda y, rows: kernels.forward(out, y, rows))
     dout = jax.eval_shape(forward, y, parameters)

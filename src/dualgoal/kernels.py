@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 EPS = 1e-6
-BLOCK = 16  # rows at a time: with sixteen warps, 16 numbers per thread at width 512, so nothing spills from registers
+BLOCK = 8192  # numbers at a time: 16 per thread of sixteen warps, so nothing spills from registers
 WARPS = 16
 STEPS = 2  # blocks per program, which loads the parameters once and, on the way back, leaves one partial sum
 SLOPE = math.sqrt(2 / math.pi)
@@ -115,7 +115,8 @@ def activate(y: Hidden, rows: Rows, out=None) -> Hidden | Scores:
     With a head the last activations of a value network are never written to memory.
     """
     out, width = jnp.dtype(out or y.dtype), y.shape[-1]
-    fits = width >= 64 and width & (width - 1) == 0 and y.shape[1] % (BLOCK * STEPS) == 0 and y.dtype != jnp.float64
+    power = 64 <= width <= BLOCK and width & (width - 1) == 0
+    fits = power and y.shape[1] % (STEPS * BLOCK // width) == 0 and y.dtype != jnp.float64
     if fits and jax.default_backend() == "gpu":
         return fused(out, y, rows)
     return jax.checkpoint(functools.partial(plain, out), prevent_cse=False)(y, rows)
@@ -151,12 +152,12 @@ def device_tanh(y: Hidden, interpret: bool):
 def forward(out, y: Hidden, rows: Rows, interpret: bool = False) -> Hidden | Scores:
     from jax.experimental import pallas as pl
 
-    tanh, scored = device_tanh(y, interpret), rows.shape[1] == 4
+    tanh, scored, height = device_tanh(y, interpret), rows.shape[1] == 4, BLOCK // y.shape[-1]
 
     def kernel(y, rows, result):
         bias, *rest = (rows[n, :][None] for n in range(rows.shape[0]))
         for step in range(STEPS):
-            here = pl.ds(step * BLOCK, BLOCK)
+            here = pl.ds(step * height, height)
             x = finish(gelu(y[here, :].astype(jnp.float32) + bias, tanh), rest)
             result[here if scored else (here, slice(None))] = x.astype(result.dtype)
 
@@ -182,13 +183,13 @@ def backward(out, y: Hidden, rows: Rows, dout: Hidden | Scores, interpret: bool 
     """Gradients of y and of the rows; the rows' come as partial sums, one per program."""
     from jax.experimental import pallas as pl
 
-    tanh, scored = device_tanh(y, interpret), rows.shape[1] == 4
+    tanh, scored, height = device_tanh(y, interpret), rows.shape[1] == 4, BLOCK // y.shape[-1]
 
     def kernel(y, rows, dout, dy, drows):
         bias, *rest = (rows[n, :] for n in range(rows.shape[0]))
         sums: tuple | None = None
         for step in range(STEPS):
-            here = pl.ds(step * BLOCK, BLOCK)
+            here = pl.ds(step * height, height)
             d = (dout[here] if scored else dout[here, :]).astype(jnp.float32)
             h, slope = gelu_and_slope(y[here, :].astype(jnp.float32) + bias[None], tanh)
             dh, parts = finish_back(h, d, rest)
@@ -206,7 +207,7 @@ def backward(out, y: Hidden, rows: Rows, dout: Hidden | Scores, interpret: bool 
 
     members, count, width = y.shape
     block, shared, score = specs(pl, y, rows)
-    partial = jax.ShapeDtypeStruct((members, count // (BLOCK * STEPS), *rows.shape[1:]), jnp.float32)
+    partial = jax.ShapeDtypeStruct((members, count // (STEPS * height), *rows.shape[1:]), jnp.float32)
     sums = pl.BlockSpec((None, None, *rows.shape[1:]), lambda e, i: (e, i, 0, 0))
     given = [block, shared, score if scored else block]
     dy, drows = call(pl, kernel, y, given, [block, sums], [y, partial], "activate_back", interpret)(y, rows, dout)
@@ -215,7 +216,7 @@ def backward(out, y: Hidden, rows: Rows, dout: Hidden | Scores, interpret: bool 
 
 def specs(pl, y: Hidden, rows: Rows):
     """A program's rows of one member, that member's parameter rows, and one number for each of the program's rows."""
-    height = BLOCK * STEPS
+    height = STEPS * BLOCK // y.shape[-1]
     return (
         pl.BlockSpec((None, height, y.shape[-1]), lambda e, i: (e, i, 0)),
         pl.BlockSpec((None, *rows.shape[1:]), lambda e, i: (e, 0, 0)),
@@ -229,7 +230,7 @@ def call(pl, kernel, y: Hidden, in_specs, out_specs, out, name: str, interpret: 
     return pl.pallas_call(
         kernel,
         out_shape=jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), out),
-        grid=(y.shape[0], y.shape[1] // (BLOCK * STEPS)),
+        grid=(y.shape[0], y.shape[1] * y.shape[2] // (STEPS * BLOCK)),
         in_specs=in_specs,
         out_specs=out_specs,
         compiler_params=triton.CompilerParams(num_warps=WARPS),
