@@ -29,7 +29,7 @@ types: $(BIN)/.ready
 	$(BIN)/mypy
 
 unit: $(BIN)/.ready
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder tests
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache src/*.egg-info

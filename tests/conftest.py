@@ -15,14 +15,17 @@ install_import_hook([f"dualgoal.{name}" for name in CHECKED], "beartype.beartype
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 STRICT = [*CHECKED, "pairs", "seeds", "parity", "grid", "new_representation"]
+LONGEST = ["pairs", "train", "grid", "seeds", "agent", "readme", "bench", "evaluate", "lightsout_experiment"]
 
 
 def pytest_collection_modifyitems(items):
+    """Files are run whole by one worker, which compiles and prepares once what they share; long ones first, so that no
+    worker is left alone with one at the end."""
+    name = lambda item: item.path.stem.removeprefix("test_")
     for item in items:
-        if item.path.stem.removeprefix("test_") in STRICT:
+        if name(item) in STRICT:
             item.add_marker(pytest.mark.filterwarnings("error"))
-            if not item.get_closest_marker("xdist_group"):  # what a file compiles once, one worker compiles once
-                item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: LONGEST.index(name(item)) if name(item) in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="module")

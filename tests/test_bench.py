@@ -15,7 +15,7 @@ KEYS = (
 )
 
 
-def test_rows_have_the_promised_fields(capsys):
+def test_rows_have_the_promised_fields(capsys, quick_compile):
     bench.main(seeds=(2,), widths=(8,), batches=(8,), seconds=0.02, parts=True, json=True)
     (row,) = json.loads(capsys.readouterr().out)
     assert set(KEYS.split()) <= set(row)

@@ -132,7 +132,7 @@ def test_the_frozen_representation_brings_its_options(tmp_path):
     assert run.rep == phi.rep and run.phi
 
 
-def test_train_eval_and_resume_from_the_command_line(tmp_path, capsys, monkeypatch):
+def test_train_eval_and_resume_from_the_command_line(tmp_path, capsys, monkeypatch, quick_compile):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     make_data(tmp_path / "data")

@@ -25,7 +25,7 @@ def test_summary_says_whether_the_intervals_are_apart():
     assert "not apart" in demo.summary({"dual": rows(4), "random": rows(4)})
 
 
-def test_parts_fit_together(tmp_path, monkeypatch, capsys):
+def test_parts_fit_together(tmp_path, monkeypatch, capsys, quick_compile):
     trained = []
 
     def instead(run, out, *, data_path, workers):

@@ -5,6 +5,8 @@ The tables below are that section, typed in by hand. They know nothing of `route
 and what it moves is compared by module.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,10 +15,11 @@ import pytest
 from jax import random
 
 import small
-from dualgoal.agent import Agent
+from dualgoal.agent import Agent, State
 from dualgoal.algos import ALGOS
 from dualgoal.encoders import Impala
 from dualgoal.reps import REPS
+from dualgoal.sampler import Data
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
@@ -87,9 +90,25 @@ PARTS = {
 SHAPES = {"vectors": (3,), "images": (64, 64, 3)}
 PAIRS = [(rep, algo) for rep in REPS for algo in ALGOS]
 
-# Operations that ran once are compiled for the rest of a worker's life, so one worker gets all images.
-vectors, images = (pytest.mark.xdist_group(f"pairs on {kind}") for kind in SHAPES)
-KINDS = [pytest.param("vectors", marks=vectors), pytest.param("images", marks=images)]
+CASES = [(*pair, kind) for kind in SHAPES for pair in PAIRS]
+
+
+class Case(NamedTuple):
+    """A pair on one kind of observation, and what its tests start from."""
+
+    rep: str
+    algo: str
+    kind: str
+    agent: Agent
+    data: Data
+    state: State
+
+
+@pytest.fixture(scope="module", params=CASES, ids="-".join)
+def case(request, quick_compile):
+    rep, algo, kind = request.param
+    agent, data = matched(rep, algo, SHAPES[kind])
+    return Case(*request.param, agent, data, agent.init(random.key(0)))
 
 
 def allowed(rep: str, algo: str, kind: str) -> dict[str, set[str]]:
@@ -177,11 +196,9 @@ def moved_groups(tree) -> set[str]:
     return {name for name, leaves in groups(tree).items() if any(np.asarray(x).any() for x in leaves)}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("rep", "algo"), PAIRS)
-def test_each_loss_moves_exactly_what_it_may(rep, algo, kind, monkeypatch):
-    agent, data = matched(rep, algo, SHAPES[kind])
-    state, key = agent.init(random.key(0)), random.key(1)
+def test_each_loss_moves_exactly_what_it_may(case, monkeypatch):
+    rep, algo, kind, agent, data, state = case
+    key = random.key(1)
     batch = agent.sample(data, key, 0)
     found = {
         loss: moved_groups(gradient)
@@ -201,7 +218,6 @@ def losses_that_move(group: str, agent, rep: str, monkeypatch) -> set[str]:
     return {loss for loss, gradient in found.items() if group in moved_groups(gradient)}
 
 
-@vectors
 @pytest.mark.parametrize("rep", ["tra", "byol"])
 def test_the_flow_loss_can_be_kept_out_of_phi(rep, monkeypatch):
     """D5: the reference's reading as the switch."""
@@ -209,7 +225,6 @@ def test_the_flow_loss_can_be_kept_out_of_phi(rep, monkeypatch):
     assert "actor" not in losses_that_move("phi", agent, rep, monkeypatch)
 
 
-@images
 def test_the_actor_loss_can_be_kept_out_of_a_bottleneck_on_images(monkeypatch):
     """D7: the paper's reading as the switch."""
     spec = small.agent("vib", "gcivl", shape=SHAPES["images"]).spec
@@ -217,7 +232,6 @@ def test_the_actor_loss_can_be_kept_out_of_a_bottleneck_on_images(monkeypatch):
     assert losses_that_move("phi", agent, "vib", monkeypatch) == {"value", "KL"}
 
 
-@images
 def test_late_fusion_of_orig_has_a_pair_of_encoders_per_network():
     """T3: nothing shared, and the value's pair has a slow copy."""
     spec = small.agent("orig", "gcivl", shape=SHAPES["images"]).spec
@@ -230,13 +244,11 @@ def test_late_fusion_of_orig_has_a_pair_of_encoders_per_network():
     assert state.params["encoders"] == {}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("rep", "algo"), PAIRS)
-def test_update_is_finite_and_returns_what_it_was_given(rep, algo, kind):
+def test_update_is_finite_and_returns_what_it_was_given(case):
     """Run eagerly, because compiling all of these takes minutes. That jit traces it once for any number of steps is
     shown by the abstract state: what comes out is what went in, so every later call meets the first one's cache."""
-    agent, data = matched(rep, algo, SHAPES[kind])
-    start, key = agent.init(random.key(0)), random.key(1)
+    rep, algo, kind, agent, data, start = case
+    key = random.key(1)
     after, _ = jax.jit(agent.update).trace(start, data, key).out_info
     assert jax.tree.structure(after) == jax.tree.structure(start)
     for before, then in zip(jax.tree.leaves(start), jax.tree.leaves(after), strict=True):
@@ -244,7 +256,6 @@ def test_update_is_finite_and_returns_what_it_was_given(rep, algo, kind):
     check(start, *agent.update(start, data, key), moving=trained(rep, algo, kind))
 
 
-@vectors
 @pytest.mark.parametrize(("rep", "algo"), list(zip(REPS, ALGOS, strict=False)))
 def test_compiled_update_traces_once(rep, algo):
     """Every representation and every algorithm once, for many steps."""

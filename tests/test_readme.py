@@ -53,7 +53,7 @@ def workplace(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_every_command_of_the_readme_runs(workplace, capsys, monkeypatch):
+def test_every_command_of_the_readme_runs(workplace, capsys, monkeypatch, quick_compile):
     from dualgoal import reproduce
 
     done = []

@@ -133,7 +133,7 @@ def test_a_foreign_directory_is_not_taken_for_a_run(tmp_path):
     assert again.status == "unfinished" and reproduce.record(again) is None
 
 
-def test_lights_out_for_real_from_runs_to_the_figure(tmp_path):
+def test_lights_out_for_real_from_runs_to_the_figure(tmp_path, quick_compile):
     small = {"tasks": ["lightsout-4x5"], "reps": ["dual"], "seeds": [0, 1], "steps": 20}
     small |= {"batch_size": 8, "algo.hidden": [8]}
     outcome = reproduce.reproduce("lightsout", out=tmp_path, quiet=True, say=quiet, **small)

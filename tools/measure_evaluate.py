@@ -58,6 +58,12 @@ def serve_training(source: Path, path: Path) -> None:
         print(json.dumps(steps / spent), flush=True)
 
 
+def cpu_seconds(pid: int) -> float:
+    """What a process has used so far."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def compare(one: Callable[[], float], other: Callable[[], float], rounds: int) -> list[float]:
     """one() / other(), measured in turns: one other, other one, ..., so that a drift favours neither."""
     ratios = []
@@ -71,7 +77,7 @@ def compare(one: Callable[[], float], other: Callable[[], float], rounds: int) -
 def evaluation(source: Path, folder: Path, rounds: int, blocks: int) -> list[float]:
     """Throughput of two workers / of one; the same blocks of episodes, by workers that have all played before."""
     run_directory(CUBE, source, folder)
-    jobs = evaluate.jobs_for(folder, 1, (0,), blocks)[:blocks]
+    jobs = evaluate.jobs_for(folder, 1, (0,), blocks * evaluate.BLOCK)[:blocks]  # of one task, so equally long
 
     def seconds(pool: evaluate.Pool) -> float:
         began = time.perf_counter()
@@ -102,12 +108,12 @@ def training(source: Path, folder: Path, rounds: int, length: float) -> list[flo
             def rate(number: int) -> float:
                 for pid in pool.pids:
                     os.kill(pid, number)
-                before = len(current.answers)
+                before = sum(map(cpu_seconds, pool.pids))
                 trainer.stdin.write(f"{length}\n")
                 trainer.stdin.flush()
                 found = json.loads(trainer.stdout.readline())
-                played = len(current.answers) - before
-                assert (played > 0) == (number == signal.SIGCONT) or played <= len(others), "the worker did its part"
+                busy = (sum(map(cpu_seconds, pool.pids)) - before) / length / len(others)
+                assert busy > 0.8 if number == signal.SIGCONT else busy < 0.05, f"workers were busy {busy:.0%}"
                 return found
 
             ratios = compare(lambda: rate(signal.SIGCONT), lambda: rate(signal.SIGSTOP), rounds)
