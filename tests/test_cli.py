@@ -166,3 +166,9 @@ def test_python_m_is_the_same_program():
     done = subprocess.run([sys.executable, "-m", "dualgoal", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == __import__("dualgoal").__version__
     assert tasks.get(TASK)
+
+
+def test_whatever_a_message_quotes_it_is_one_line():
+    from dualgoal.errors import UserError
+
+    assert str(UserError("'a\nb\x1b[31m' is damaged")) == "'a\\nb\\x1b[31m' is damaged"

@@ -92,12 +92,16 @@ def test_blocks_are_the_same_for_any_number_of_episodes(tmp_path):
     assert [j.task for j in films] == [1, 2, 3, 4, 5] and {j.first for j in films} == {rollout.VIDEO_EPISODE}
 
 
-def test_a_film_has_the_goal_beside_it_and_is_a_real_video(tmp_path):
+def test_a_film_has_the_goal_beside_it_and_is_a_real_video(tmp_path, monkeypatch):
     import imageio.v2 as imageio
 
     film = []
     (episode,) = episodes([Line()], Recorder(), 1, 0, 1, film=film)
     assert len(film) == episode.length + 1 and film[0].shape == (8, 20, 3)
+    thinned: list = []
+    monkeypatch.setattr(rollout, "FRAMES", Line().max_steps // 3)
+    episodes([Line()], Recorder(), 1, 0, 1, film=thinned)
+    assert len(thinned) == 1 + -(-episode.length // 3), "every third frame and the last"
     assert film[0][0, 0, 0] == 0 and film[0][0, 9, 0] == 255 and film[0][0, 19, 0] == 200
     rollout._write_video(tmp_path / "v" / "a.mp4", [np.repeat(np.repeat(f, 4, 0), 4, 1) for f in film])
     frame = imageio.get_reader(tmp_path / "v" / "a.mp4").get_data(0)

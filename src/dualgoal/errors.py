@@ -7,6 +7,10 @@ from difflib import get_close_matches
 class UserError(ValueError):
     """Bad input, an unusable file, a missing part. The command line prints the message and exits with 2."""
 
+    def __init__(self, message: str) -> None:
+        # A message may quote what a file or a user says, line breaks and all.
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
+
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not in a registry, with the nearest match."""

@@ -23,6 +23,7 @@ from dualgoal.errors import UserError
 
 BLOCK = 5  # episodes that share one call of the policy; part of the protocol, see above
 VIDEO_EPISODE = 900_000  # the episode that is filmed; never one that counts
+FRAMES = 300  # of a film at most, or nearly so: ten seconds
 
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
 
@@ -80,7 +81,7 @@ def episodes(
     results: list[Episode | None] = [None] * count
     if film is not None:
         film.append(beside(starts[0][1], envs[0].render()))
-    step = 0
+    step, every = 0, max(1, envs[0].max_steps // FRAMES)
     while None in results:
         actions = act(obs, goals, ids, step)
         step += 1
@@ -91,7 +92,7 @@ def episodes(
             obs[i], _, terminated, truncated, info = envs[i].step(action)
             if terminated or truncated or step >= envs[i].max_steps:
                 results[i] = Episode(bool(info["success"]), step)
-        if film is not None:
+        if film is not None and (step % every == 0 or results[0] is not None):
             film.append(beside(starts[0][1], envs[0].render()))
     return [result for result in results if result is not None]
 
@@ -160,16 +161,15 @@ class Player:
 
 
 def _write_video(path: Path, frames: list[np.ndarray]) -> None:
-    """An mp4 of ten seconds at most. The encoder is started directly: imageio would fork a process full of threads."""
+    """An mp4 of 30 frames a second. The encoder is started directly: imageio would fork a process full of threads."""
     import imageio_ffmpeg
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    stride = max(1, len(frames) // 300)
     height, width = (n - n % 2 for n in frames[0].shape[:2])  # the codec wants even sizes
     raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", "30", "-i", "-"]
     coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p"]
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *raw, *coded]
-    pictures = [np.ascontiguousarray(f[:height, :width], np.uint8) for f in [*frames[::stride], frames[-1]]]
+    pictures = [np.ascontiguousarray(f[:height, :width], np.uint8) for f in frames]
     content = b"".join(picture.tobytes() for picture in pictures)
     done = subprocess.run([*command, str(path)], input=content, capture_output=True)
     if done.returncode:
