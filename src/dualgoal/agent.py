@@ -144,12 +144,16 @@ class Agent:
         """One gradient step on this batch."""
         k_loss = random.split(random.fold_in(key, state.step))[1]
         gradients, info = jax.grad(self.losses, has_aux=True)(state.params, state.targets, batch, k_loss)
+        return self.move(state, gradients), info
+
+    def move(self, state: State, gradients) -> State:
+        """The optimiser's step along these gradients; slow copies follow."""
         updates, opt_state = self.optimizer.update(gradients, state.opt_state)
         params = optax.apply_updates(state.params, updates)
         source = self.slow(state.params if self.spec.lag else params)
         tau = self.spec.tau
         targets = jax.tree.map(lambda fast, slow: tau * fast + (1 - tau) * slow, source, state.targets)
-        return State(params, targets, opt_state, state.step + 1), info
+        return State(params, targets, opt_state, state.step + 1)
 
     @in_precision
     def losses(self, params, targets, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Info]:

@@ -114,22 +114,41 @@ def activate(y: Hidden, rows: Rows, out=None) -> Hidden | Scores:
 
     With a head the last activations of a value network are never written to memory.
     """
-    out, width = jnp.dtype(out or y.dtype), y.shape[-1]
+    return layer(jnp.dtype(out or y.dtype), y, rows)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def layer(out, y: Hidden, rows: Rows) -> Hidden | Scores:
+    return (forward if fits(y) else plain)(out, y, rows)
+
+
+def layer_forward(out, y, rows):
+    return layer(out, y, rows), (y, rows)
+
+
+def layer_backward(out, saved, dout):
+    """From y again: what else a layer computed on the way is not kept."""
+    y, rows = saved
+    return (backward if fits(y) else plain_back)(y, rows, dout)
+
+
+layer.defvjp(layer_forward, layer_backward)
+
+
+def fits(y: Hidden) -> bool:
+    """Whether the kernels below can do it."""
+    width = y.shape[-1]
     power = 64 <= width <= BLOCK and width & (width - 1) == 0
-    fits = power and y.shape[1] % (STEPS * BLOCK // width) == 0 and y.dtype != jnp.float64
-    if fits and jax.default_backend() == "gpu":
-        return fused(out, y, rows)
-    return jax.checkpoint(functools.partial(plain, out), prevent_cse=False)(y, rows)
+    even = power and y.shape[1] % (STEPS * BLOCK // width) == 0
+    return even and y.dtype != jnp.float64 and jax.default_backend() == "gpu"
 
 
-def plain(out, y: Hidden, rows: Rows) -> Hidden | Scores:
-    bias, *rest = (rows[:, n : n + 1] for n in range(rows.shape[1]))
-    wide = y.astype(jnp.promote_types(y.dtype, jnp.float32))
-    return finish(gelu(wide + bias), rest).astype(out)
+# Rows of one member ---------------------------------------------------------------------------------------------------
 
 
-def finish(h: Array, rest: list[Array]) -> Array:
-    """From activations to the result."""
+def rows_forward(y: Array, rows: list[Array], tanh=jnp.tanh) -> Array:
+    bias, *rest = (row[None] for row in rows)
+    h = gelu(widened(y) + bias, tanh)
     if not rest:
         return h
     scale, offset, *head = rest
@@ -137,9 +156,50 @@ def finish(h: Array, rest: list[Array]) -> Array:
     return (x * head[0]).sum(axis=-1) if head else x
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def fused(out, y: Hidden, rows: Rows) -> Hidden | Scores:
-    return forward(out, y, rows)
+def rows_backward(y: Array, rows: list[Array], d: Array, tanh=jnp.tanh) -> tuple[Array, ...]:
+    """The gradient of y, and, to be summed over the batch, of scale and offset where there is no head."""
+    bias, *rest = rows
+    h, slope = gelu_and_slope(widened(y) + bias[None], tanh)
+    d = widened(d)
+    if not rest:
+        return (d * slope,)
+    scale, _, *head = rest
+    wide, weight = (d[:, None], scale * head[0]) if head else (d, scale)
+    x, factor = normalised(h)
+    dx = wide * weight[None]
+    inner = dx.mean(axis=-1, keepdims=True) + x * (dx * x).mean(axis=-1, keepdims=True)
+    return (dx - inner) * factor * slope, wide * x, d
+
+
+def rows_gradient(rows: list[Array], sums: list[Array]) -> list[Array]:
+    """Gradients of the parameter rows from sums of what `rows_backward` gave."""
+    if len(rows) < 4:
+        return sums
+    _, scale, offset, head = rows
+    dbias, dscale, doffset = sums
+    return [dbias, dscale * head, doffset * head, scale * dscale + offset * doffset]
+
+
+def widened(x: Array) -> Array:
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+# In plain JAX ---------------------------------------------------------------------------------------------------------
+
+
+def plain(out, y: Hidden, rows: Rows) -> Hidden | Scores:
+    return jax.vmap(lambda y, rows: rows_forward(y, list(rows)))(y, rows).astype(out)
+
+
+def plain_back(y: Hidden, rows: Rows, dout: Hidden | Scores) -> tuple[Hidden, Rows]:
+    def member(y, rows, d):
+        parts = rows_backward(y, list(rows), d)
+        return parts[0].astype(y.dtype), jnp.stack(rows_gradient(list(rows), [part.sum(axis=0) for part in parts]))
+
+    return jax.vmap(member)(y, rows, dout)
+
+
+# As GPU kernels -------------------------------------------------------------------------------------------------------
 
 
 def device_tanh(y: Hidden, interpret: bool):
@@ -155,10 +215,10 @@ def forward(out, y: Hidden, rows: Rows, interpret: bool = False) -> Hidden | Sco
     tanh, scored, height = device_tanh(y, interpret), rows.shape[1] == 4, BLOCK // y.shape[-1]
 
     def kernel(y, rows, result):
-        bias, *rest = (rows[n, :][None] for n in range(rows.shape[0]))
+        parameters = [rows[n, :] for n in range(rows.shape[0])]
         for step in range(STEPS):
             here = pl.ds(step * height, height)
-            x = finish(gelu(y[here, :].astype(jnp.float32) + bias, tanh), rest)
+            x = rows_forward(y[here, :], parameters, tanh)
             result[here if scored else (here, slice(None))] = x.astype(result.dtype)
 
     block, shared, score = specs(pl, y, rows)
@@ -167,43 +227,23 @@ def forward(out, y: Hidden, rows: Rows, interpret: bool = False) -> Hidden | Sco
     return run(y, rows)
 
 
-def finish_back(h: Array, d: Array, rest: list[Array]) -> tuple[Array, tuple[Array, ...]]:
-    """Gradients of `finish`: of h and, to be summed over rows of the batch, of scale and offset before the head."""
-    if not rest:
-        return d, ()
-    scale, _, *head = rest
-    wide = d[:, None] if head else d
-    x, factor = normalised(h)
-    dx = wide * (scale * head[0] if head else scale)[None]
-    inner = dx.mean(axis=-1, keepdims=True) + x * (dx * x).mean(axis=-1, keepdims=True)
-    return (dx - inner) * factor, (wide * x, d)
-
-
-def backward(out, y: Hidden, rows: Rows, dout: Hidden | Scores, interpret: bool = False) -> tuple[Hidden, Rows]:
+def backward(y: Hidden, rows: Rows, dout: Hidden | Scores, interpret: bool = False) -> tuple[Hidden, Rows]:
     """Gradients of y and of the rows; the rows' come as partial sums, one per program."""
     from jax.experimental import pallas as pl
 
     tanh, scored, height = device_tanh(y, interpret), rows.shape[1] == 4, BLOCK // y.shape[-1]
 
     def kernel(y, rows, dout, dy, drows):
-        bias, *rest = (rows[n, :] for n in range(rows.shape[0]))
+        parameters = [rows[n, :] for n in range(rows.shape[0])]
         sums: tuple | None = None
         for step in range(STEPS):
             here = pl.ds(step * height, height)
-            d = (dout[here] if scored else dout[here, :]).astype(jnp.float32)
-            h, slope = gelu_and_slope(y[here, :].astype(jnp.float32) + bias[None], tanh)
-            dh, parts = finish_back(h, d, rest)
-            du = dh * slope
-            dy[here, :] = du.astype(dy.dtype)
-            parts = (du, *parts)
+            parts = rows_backward(y[here, :], parameters, dout[here if scored else (here, slice(None))], tanh)
+            dy[here, :] = parts[0].astype(dy.dtype)
             sums = parts if sums is None else tuple(a + b for a, b in zip(sums, parts, strict=True))
         assert sums is not None
-        dbias, *totals = (part.sum(axis=0) for part in sums)
-        if scored:
-            (scale, offset, head), (dscale, doffset) = rest, totals
-            totals = [dscale * head, doffset * head, scale * dscale + offset * doffset]
-        for n, total in enumerate((dbias, *totals)):
-            drows[n, :] = total
+        for n, gradient in enumerate(rows_gradient(parameters, [part.sum(axis=0) for part in sums])):
+            drows[n, :] = gradient
 
     members, count, width = y.shape
     block, shared, score = specs(pl, y, rows)
@@ -237,15 +277,3 @@ def call(pl, kernel, y: Hidden, in_specs, out_specs, out, name: str, interpret: 
         interpret=interpret,
         name=name,
     )
-
-
-def fused_forward(out, y, rows):
-    return forward(out, y, rows), (y, rows)
-
-
-def fused_backward(out, saved, dout):
-    y, rows = saved
-    return backward(out, y, rows, dout)
-
-
-fused.defvjp(fused_forward, fused_backward)
