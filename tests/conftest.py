@@ -1,18 +1,31 @@
 """Strict numerics for every test: shapes are checked at run time, silent rank promotion is an error, and in the tests
 of the core every warning is one too.
 
+Compiled programs are kept in pytest's cache: the two workers, their subprocesses and the next run share them.
 `quick_compile` switches XLA's optimisations off for tests that compile many programs once. Tests of bit-equality do
 without it. It is a property of compilation, not of a process, so both kinds can share a worker.
 """
 
+import os
+from pathlib import Path
+
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "compiled"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
 import jax
 import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 CHECKED = ["losses", "nets", "encoders", "sampler", "agent", "reps", "algos"]
 install_import_hook([f"dualgoal.{name}" for name in CHECKED], "beartype.beartype")
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# The same examples on every machine; `--hypothesis-profile default` looks for new ones.
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 STRICT = [*CHECKED, "pairs", "seeds", "parity", "grid", "new_representation"]
 LONGEST = ["pairs", "train", "grid", "seeds", "agent", "readme", "bench", "evaluate", "lightsout_experiment"]

@@ -278,6 +278,20 @@ def test_a_mutated_file_loads_rightly_or_fails_in_one_line(tmp_path, compressed,
         assert np.array_equal(getattr(loaded, key), original)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"(12, 2), }  ", b"(12, 2), } ["), (b"observations.npy", b"observ\ntions.npy")],
+    ids=["a header that never ends", "a name of two lines"],
+)
+def test_damage_that_once_got_through(tmp_path, before, after):
+    path = tmp_path / "set.npz"
+    assert before in VALID[False]
+    path.write_bytes(VALID[False].replace(before, after))
+    with pytest.raises(UserError, match="set.npz") as problem:
+        data.load(path)
+    assert "\n" not in str(problem.value)
+
+
 DAMAGE = {
     "drop the key": lambda a, r: None,
     "drop rows": lambda a, r: a[: r % (len(a) + 1)],
