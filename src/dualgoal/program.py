@@ -3,7 +3,8 @@
 The number of steps is an argument of the program, because a loop of static length 1 is inlined and rounds differently;
 so it does not matter how a run is cut into chunks, where it was interrupted or how often it was looked at. Seeds are a
 mapped axis that is spread over the local devices; each seed's key is key(seed), so its company does not matter either.
-Seeds with image encoders take turns instead: a convolution with a kernel per seed is a grouped one, which is slow.
+On a CPU and with image encoders seeds take turns instead: batched products are slow on the one, and a convolution with
+a kernel per seed is a grouped one, which is slow everywhere.
 """
 
 import warnings
@@ -109,7 +110,7 @@ class Program:
 
     def _all_seeds(self, state: State, data: Data, keys: Array, count: Array) -> tuple[State, Broken]:
         """A device's share of the seeds."""
-        if self.agent.spec.pixels:
+        if self.agent.spec.pixels or jax.default_backend() == "cpu":
             return jax.lax.map(lambda seed: self._steps(seed[0], data, seed[1], count), (state, keys))
         return jax.vmap(self._steps, in_axes=(0, None, 0, None))(state, data, keys, count)
 
