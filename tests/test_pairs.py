@@ -1,5 +1,5 @@
-"""Every representation with every algorithm, on vectors and on images: a finite update, one trace for many steps, and
-gradients that flow exactly where section 4.7 of the method lets them.
+"""Every representation with every algorithm, on vectors and (all but DQN) on images: a finite update, one trace for
+many steps, and gradients that flow exactly where section 4.7 of the method lets them.
 
 The tables below are that section, typed in by hand. They know nothing of `routes`; each loss is differentiated alone
 and what it moves is compared by module.

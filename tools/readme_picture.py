@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Draw the picture of the README from the demo's run: one goal of a maze as distances from all states.
 
-python tools/readme_picture.py demo/dual docs/readme.png
+    python tools/readme_picture.py demo/dual docs/readme.png
+
+The run is what `make demo` leaves.
 """
 
 import sys

@@ -24,7 +24,7 @@ from jax.extend.core import jaxprs_in_params
 from dualgoal import presets, profile, tasks
 from dualgoal.agent import Agent, State
 from dualgoal.errors import UserError
-from dualgoal.program import Program, compile_loop
+from dualgoal.program import Program, compile_loop, over_seeds
 from dualgoal.sampler import Data, draws
 from dualgoal.types import Batch, Frames, GoalMix, Goals, Spec, Stream
 
@@ -157,7 +157,7 @@ def time_parts(agent: Agent, data: Data, seeds: int, seconds: float) -> dict[str
 
     def loop(part, state, data, keys, steps):
         def body(step, total):
-            out = jax.vmap(part, in_axes=(0, None, 0, None))(state, data, keys, step)
+            out = over_seeds(agent, lambda state, key: part(state, data, key, step), state, keys)
             return total + sum(x.astype(jnp.float32).mean() for x in jax.tree.leaves(out))
 
         return jax.lax.fori_loop(0, steps, body, jnp.float32(0))

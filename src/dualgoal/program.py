@@ -55,6 +55,13 @@ def spread(seeds: int, devices: int) -> int:
     return max(n for n in range(1, min(seeds, devices) + 1) if seeds % n == 0)
 
 
+def over_seeds(agent: Agent, function: Any, *by_seed: Any) -> Any:
+    """`function` for every seed: side by side, or in turns where that is quicker."""
+    if agent.spec.pixels or jax.default_backend() == "cpu":
+        return jax.lax.map(lambda seed: function(*seed), by_seed)
+    return jax.vmap(function)(*by_seed)
+
+
 class Program:
     """An agent's training, compiled for a set of seeds."""
 
@@ -75,7 +82,8 @@ class Program:
         # Shardings are spelled out, or the program's own output would be another input type and compile it again.
         self._chunk = jax.jit(steps, donate_argnums=0, out_shardings=self.by_seed)
         self._compiled: Any = None
-        self._measure = jax.jit(jax.vmap(self._losses, in_axes=(0, None, 0)))
+        losses = lambda state, data, keys: over_seeds(agent, lambda s, k: self._losses(s, data, k), state, keys)
+        self._measure = jax.jit(losses)
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
 
     @property
@@ -110,9 +118,7 @@ class Program:
 
     def _all_seeds(self, state: State, data: Data, keys: Array, count: Array) -> tuple[State, Broken]:
         """A device's share of the seeds."""
-        if self.agent.spec.pixels or jax.default_backend() == "cpu":
-            return jax.lax.map(lambda seed: self._steps(seed[0], data, seed[1], count), (state, keys))
-        return jax.vmap(self._steps, in_axes=(0, None, 0, None))(state, data, keys, count)
+        return over_seeds(self.agent, lambda state, key: self._steps(state, data, key, count), state, keys)
 
     def _steps(self, state: State, data: Data, key: Array, count: Array) -> tuple[State, Broken]:
         def body(_: Array, carry: tuple[State, Broken]) -> tuple[State, Broken]:
