@@ -77,6 +77,15 @@ def test_a_filled_cell_has_mean_std_interval_and_the_papers_number():
     assert found.average.slots["dual"].ours.mean == 89 and found.average.slots["dual"].paper == (89, None)
 
 
+def test_an_average_of_unequal_cells_says_from_what_to_what():
+    cube = record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92), steps=200_000)
+    scene = record("state_gcivl", "scene-play-v0", "dual", (80, 82), steps=1_000_000)
+    filled = compare.fill("state_gcivl", [cube, scene])
+    shown = typeset.markdown(filled)
+    assert "200k-1M x 2-4" in shown.split("average of 2 tasks")[1].splitlines()[0]
+    assert ", 200k x 4" in shown and ", 1M x 2" in shown and "200k-1M x 2-4" in typeset.text(filled)
+
+
 def test_settings_stand_under_every_form():
     filled = compare.fill("state_gcivl", [record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92))])
     for form in (typeset.text, typeset.markdown, typeset.latex):

@@ -31,6 +31,7 @@ class Ours:
     steps: int
     episodes: int
     source: str
+    most: tuple[int, int] | None = None  # an average of cells: their largest steps and seeds; above stand the smallest
 
 
 @dataclass(frozen=True)
@@ -300,6 +301,7 @@ def _averaged(strata: list[np.ndarray], common: Common, heading: str) -> Ours:
         min(c.steps for c in cells),
         min(c.episodes for c in cells),
         "",
+        (max(c.steps for c in cells), max(c.seeds for c in cells)),
     )
 
 

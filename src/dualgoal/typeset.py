@@ -94,7 +94,7 @@ def _text_rows(filled: Filled, line: Line) -> list[list[str]]:
         return [paper]
     ours = [_label(filled, line), *(number(s.ours, NOT_RUN) + "*" * s.highlight for s in slots)]
     bounds = ["  95 % interval", *(_bounds(s) for s in slots)]
-    trained = ["  steps x seeds", *(f"{short(s.ours.steps)} x {s.ours.seeds}" if s.ours else "" for s in slots)]
+    trained = ["  steps x seeds", *(_trained(s.ours) if s.ours else "" for s in slots)]
     rows = [ours]
     if any(s.ours for s in slots):
         rows += [bounds, trained]
@@ -107,6 +107,13 @@ def _paper(slot: Slot) -> str:
 
 def _bounds(slot: Slot) -> str:
     return f"{slot.ours.interval[0]:.0f}-{slot.ours.interval[1]:.0f}" if slot.ours and slot.ours.interval else ""
+
+
+def _trained(ours: Ours) -> str:
+    """Steps x seeds: 200k x 8; of an average over unequal cells 200k-1M x 2-8."""
+    steps, seeds = ours.most or (ours.steps, ours.seeds)
+    span = lambda low, high: low if low == high else f"{low}-{high}"
+    return f"{span(short(ours.steps), short(steps))} x {span(str(ours.seeds), str(seeds))}"
 
 
 def short(steps: int) -> str:
@@ -136,7 +143,7 @@ def _markdown_cell(filled: Filled, slot: Slot) -> str:
         return NOT_RUN + theirs
     interval = f" [{_bounds(slot)}]" if slot.ours.interval else ""
     ours = _bold(number(slot.ours), slot.highlight)
-    return f"{ours}{interval}, {short(slot.ours.steps)} x {slot.ours.seeds}{theirs}"
+    return f"{ours}{interval}, {_trained(slot.ours)}{theirs}"
 
 
 def _bold(word: str, on: bool) -> str:
