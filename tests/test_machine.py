@@ -1,4 +1,4 @@
-"""`train --pin`: every thread of training on its half of the cores, and JAX not started before that."""
+"""Cores: a device each for training; with `--pin`, every thread on its half and JAX not started before that."""
 
 import json
 import os
@@ -45,3 +45,17 @@ def test_as_many_workers_as_cores_are_left_for_them(monkeypatch):
     assert train._default_workers("cpu", list(range(8, 16))) == 8 == train._default_workers("gpu", list(range(8)))
     monkeypatch.setattr(machine, "cores", lambda: 1)
     assert train._default_workers("cpu", None) == train._default_workers("gpu", None) == 1
+
+
+@pytest.mark.parametrize("flag, devices", [("", machine.cores()), ("--xla_force_host_platform_device_count=3", 3)])
+def test_every_core_is_a_device_unless_flags_say_otherwise(flag, devices):
+    code = """
+        import jax
+        from dualgoal import machine
+        machine.a_device_per_core()
+        print(jax.local_device_count())
+        machine.a_device_per_core()  # too late, and no error
+    """
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flag}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=env, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == (f"{devices}\n", 0), done.stderr

@@ -10,7 +10,7 @@ import functools
 import json as jsonlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 from jax import random
 from jax.extend.core import jaxprs_in_params
 
-from dualgoal import presets, profile, tasks
+from dualgoal import machine, presets, profile, tasks
 from dualgoal.agent import Agent, State
 from dualgoal.errors import UserError
 from dualgoal.program import Program, compile_loop, over_seeds
@@ -114,21 +114,27 @@ def host_batch(host: Host, streams: dict[str, Stream], spec: Spec, rng: np.rando
     return Batch(host.observations[rows], host.actions[rows], host.observations[rows + 1], goals)
 
 
-def per_step(advance: Callable[[int], Any], seconds: float = SECONDS) -> float:
-    """Seconds per step of `advance(steps)`, which returns something to wait for: the best of three after a warm-up."""
+Advance = Callable[[int], Any]  # takes this many steps and returns something to wait for
 
-    def clock(steps: int) -> float:
+
+def per_step(loops: Mapping[str, Advance], seconds: float = SECONDS) -> dict[str, float]:
+    """Seconds per step of each loop: the best of three rounds in which they take turns, so that a machine that slows
+    down or speeds up meanwhile does so for all of them."""
+
+    def clock(advance: Advance, steps: int) -> float:
         began = time.perf_counter()
         jax.block_until_ready(advance(steps))
         return (time.perf_counter() - began) / steps
 
-    clock(2)
-    steps = max(2, int(seconds / 3 / clock(3)))
-    return min(clock(steps) for _ in range(3))
+    for advance in loops.values():
+        clock(advance, 2)
+    steps = {name: max(2, int(seconds / 3 / clock(advance, 3))) for name, advance in loops.items()}
+    rounds = [{name: clock(advance, steps[name]) for name, advance in loops.items()} for _ in range(3)]
+    return {name: min(times[name] for times in rounds) for name in loops}
 
 
-def time_baseline(agent: Agent, host: Host, seconds: float) -> float:
-    """Seconds per step of the reference's loop, one seed."""
+def baseline_of(agent: Agent, host: Host) -> Advance:
+    """The reference's loop, one seed."""
     step = jax.jit(agent.learn, donate_argnums=0)
     state, key, rng = jax.jit(agent.init)(random.key(0)), random.key(0), np.random.default_rng(0)
 
@@ -138,13 +144,12 @@ def time_baseline(agent: Agent, host: Host, seconds: float) -> float:
             state, _ = step(state, host_batch(host, agent.streams, agent.spec, rng), key)
         return state
 
-    return per_step(advance, seconds)
+    return advance
 
 
-def time_parts(agent: Agent, data: Data, seeds: int, seconds: float) -> dict[str, float]:
-    """Milliseconds per step until each part is done: loops that do one part more than the one before."""
-    keys = jax.vmap(random.key)(jnp.arange(seeds))
-    state = jax.jit(jax.vmap(agent.init))(keys)
+def parts_of(program: Program, data: Data) -> dict[str, Advance]:
+    """Loops that do one part of a step more than the one before."""
+    agent, state = program.agent, program.init()
 
     def sampled(state: State, data: Data, key, step):
         return agent.sample(data, key, step)
@@ -156,22 +161,20 @@ def time_parts(agent: Agent, data: Data, seeds: int, seconds: float) -> dict[str
         return jax.grad(lambda params: forward(state._replace(params=params), data, key, step))(state.params)
 
     def loop(part, state, data, keys, steps):
-        def body(step, total):
-            out = over_seeds(agent, lambda state, key: part(state, data, key, step), state, keys)
-            return total + sum(x.astype(jnp.float32).mean() for x in jax.tree.leaves(out))
+        def seed(state, key):
+            def body(step, total):
+                return total + sum(x.astype(jnp.float32).mean() for x in jax.tree.leaves(part(state, data, key, step)))
 
-        return jax.lax.fori_loop(0, steps, body, jnp.float32(0))
+            return jax.lax.fori_loop(0, steps, body, jnp.float32(0))
 
-    until = {}
-    for name, part in zip(PARTS, (sampled, forward, backward), strict=False):
-        lowered = jax.jit(functools.partial(loop, part)).lower(state, data, keys, jnp.int32(1))
-        go = functools.partial(compile_loop(lowered), state, data, keys)
-        until[name] = per_step(functools.partial(_with_steps, go), seconds) * 1e3
-    return until
+        return over_seeds(agent, seed, state, keys)
 
+    def compiled(part) -> Advance:
+        whole = jax.jit(program.on_devices(functools.partial(loop, part)))
+        go = compile_loop(whole.lower(state, data, program.keys, jnp.int32(1)))
+        return lambda steps: go(state, data, program.keys, jnp.int32(steps))
 
-def _with_steps(go: Callable[..., Any], steps: int) -> Any:
-    return go(jnp.int32(steps))
+    return {name: compiled(part) for name, part in zip(PARTS[:-1], (sampled, forward, backward), strict=True)}
 
 
 @functools.cache
@@ -181,7 +184,8 @@ def matmul_tflops(precision: str) -> float:
     x = random.normal(random.key(0), (size, size), jnp.bfloat16 if precision == "bf16" else jnp.float32)
     with jax.default_matmul_precision("float32" if precision == "float32" else "tensorfloat32"):
         chain = jax.jit(lambda x, n: jax.lax.fori_loop(0, n, lambda i, y: (y @ x) * 0.01, x))
-        return 2 * size**3 / per_step(lambda steps: chain(x, jnp.int32(steps)), 0.6) / 1e12
+        product = {"product": lambda steps: chain(x, jnp.int32(steps))}
+        return 2 * size**3 / per_step(product, 0.6)["product"] / 1e12
 
 
 def operations(agent: Agent, data: Data) -> float:
@@ -205,7 +209,9 @@ def count(jaxpr: Any) -> float:
     return total
 
 
-def measure(case: Case, *, seconds: float = SECONDS, baseline: bool = True, parts: bool = False, trace=None) -> dict:
+def measure(
+    case: Case, *, seconds: float = SECONDS, baseline: Advance | None = None, parts: bool = False, trace=None
+) -> dict:
     """One row."""
     agent, host = case.agent(), rows_of(case.task)
     index = (jnp.asarray(host.starts, jnp.int32), jnp.asarray(host.ends, jnp.int32))
@@ -223,27 +229,28 @@ def measure(case: Case, *, seconds: float = SECONDS, baseline: bool = True, part
         state, _ = program.advance(state, placed, steps)
         return state
 
-    step = per_step(advance, seconds)
+    loops = (
+        {"step": advance} | ({"baseline": baseline} if baseline else {}) | (parts_of(program, placed) if parts else {})
+    )
+    times = per_step(loops, seconds)
     if trace is not None:
         with jax.profiler.trace(str(trace)):
             jax.block_until_ready(advance(TRACED))
-    del state
+    step, slow, until = times.pop("step"), times.pop("baseline", None), times
     peak, flops = matmul_tflops(case.precision), operations(agent, data) * case.seeds
     row = {
         "task": case.task, "rep": case.rep, "algo": case.algo, "seeds": case.seeds, "precision": case.precision,
         "batch": agent.spec.batch_size, "width": case.width,
         "ms_per_step": step * 1e3, "ms_per_step_per_seed": step * 1e3 / case.seeds, "steps_per_second": 1 / step,
-        "baseline_ms": None, "ratio": None, "compile_s": compile_s,
+        "baseline_ms": slow and slow * 1e3, "ratio": slow and slow / (step / case.seeds), "compile_s": compile_s,
         "peak_bytes": memory.argument_size_in_bytes + memory.temp_size_in_bytes,
         "tflops": flops / step / 1e12, "matmul_tflops": peak, "share": flops / step / 1e12 / peak,
-        "device": jax.devices()[0].device_kind, "parts_ms": None, "kernels": trace and profile.kernels(trace, TRACED),
+        "device": jax.devices()[0].device_kind, "devices": program.mesh.size,
+        "parts_ms": None, "kernels": trace and profile.kernels(trace, TRACED),
     }  # fmt: skip
-    if baseline:
-        row["baseline_ms"] = time_baseline(agent, host, seconds) * 1e3
-        row["ratio"] = row["baseline_ms"] / row["ms_per_step_per_seed"]
-    if parts:
-        until = [0.0, *time_parts(agent, data, case.seeds, seconds).values(), step * 1e3]
-        row["parts_ms"] = {name: b - a for name, a, b in zip(PARTS, until[:-1], until[1:], strict=True)}
+    if until:
+        ends = [0.0, *(1e3 * until[name] for name in PARTS[:-1]), step * 1e3]
+        row["parts_ms"] = {name: b - a for name, a, b in zip(PARTS, ends[:-1], ends[1:], strict=True)}
     return row
 
 
@@ -256,19 +263,17 @@ def bench(
     trace: Path | None = None,
     show: Callable[[dict], None] = lambda row: print(line(row), flush=True),
 ) -> list[dict]:
-    """Rows of several cases; each baseline is measured once and shared by the rows of equal agents."""
+    """Rows of several cases; a baseline is compiled once for all rows of equal agents, and measured with each."""
     rows: list[dict] = []
-    known: dict[Any, float] = {}
+
+    @functools.cache
+    def shared(case: Case) -> Advance:
+        return baseline_of(case.agent(), rows_of(case.task))
+
     for n, case in enumerate(cases):
-        same = replace(case, seeds=1)
-        fresh, profile = baseline and same not in known, trace if n == 0 else None
-        row = measure(case, seconds=seconds, baseline=fresh, parts=parts, trace=profile)
-        if row["baseline_ms"] is not None:
-            known[same] = row["baseline_ms"]
-        elif same in known:
-            row["baseline_ms"], row["ratio"] = known[same], known[same] / row["ms_per_step_per_seed"]
-        rows.append(row)
-        show(row)
+        slow = shared(replace(case, seeds=1)) if baseline else None
+        rows.append(measure(case, seconds=seconds, baseline=slow, parts=parts, trace=trace if n == 0 else None))
+        show(rows[-1])
     return rows
 
 
@@ -303,6 +308,7 @@ def main(
     trace: Path | None = None,
 ) -> list[dict]:
     """Every combination of the given lists; prints a table, or JSON."""
+    machine.a_device_per_core()
     if not all(seeds) or min(seeds) < 1:
         raise UserError(f"seeds {list(seeds)}: expected numbers of seeds of at least 1")
     cases = [

@@ -76,6 +76,17 @@ def pin() -> list[int] | None:
     return mine[half:]
 
 
+def a_device_per_core() -> None:
+    """Let JAX on a CPU see every core as a device, so that seeds train side by side, a core each: small networks do not
+    keep two cores busy with one seed. In vain once JAX has been used; left alone where XLA_FLAGS say a number."""
+    import jax
+
+    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", cores())
+
+
 def keep_compiled(folder: Path) -> None:
     """Keep compiled programs between processes, unless the user has set JAX's own variable."""
     import jax

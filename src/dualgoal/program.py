@@ -70,21 +70,23 @@ class Program:
             raise UserError(f"seed {max(seeds)} is too large; expected one below 2^32")
         self.agent, self.seeds = agent, seeds
         devices = jax.local_devices()[: spread(len(seeds), jax.local_device_count())]
-        mesh = Mesh(np.array(devices), ("seed",))
-        self.by_seed = NamedSharding(mesh, PartitionSpec("seed"))
-        self.everywhere = NamedSharding(mesh, PartitionSpec())
+        self.mesh = Mesh(np.array(devices), ("seed",))
+        self.by_seed = NamedSharding(self.mesh, PartitionSpec("seed"))
+        self.everywhere = NamedSharding(self.mesh, PartitionSpec())
         self.keys = jax.device_put(jax.vmap(random.key)(jnp.array(seeds, jnp.uint32)), self.by_seed)
         self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=_in_a_hurry())
-        each, all_ = PartitionSpec("seed"), PartitionSpec()
-        steps = jax.shard_map(
-            self._all_seeds, mesh=mesh, in_specs=(each, all_, each, all_), out_specs=each, check_vma=False
-        )
         # Shardings are spelled out, or the program's own output would be another input type and compile it again.
-        self._chunk = jax.jit(steps, donate_argnums=0, out_shardings=self.by_seed)
+        self._chunk = jax.jit(self.on_devices(self._all_seeds), donate_argnums=0, out_shardings=self.by_seed)
         self._compiled: Any = None
         losses = lambda state, data, keys: over_seeds(agent, lambda s, k: self._losses(s, data, k), state, keys)
         self._measure = jax.jit(losses)
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
+
+    def on_devices(self, function: Any) -> Any:
+        """`function(state, data, keys, steps)` on every device, for the device's share of the seeds."""
+        each, all_ = PartitionSpec("seed"), PartitionSpec()
+        given = (each, all_, each, all_)
+        return jax.shard_map(function, mesh=self.mesh, in_specs=given, out_specs=each, check_vma=False)
 
     @property
     def template(self) -> State:

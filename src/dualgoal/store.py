@@ -167,7 +167,7 @@ def _same(path: Path, run: config.Run, facts: Mapping[str, Any], warn: Callable[
     old, new = (f.get("dataset", {}).get("sha256") for f in (before, facts))
     if old != new:
         raise UserError(f"{path}: trained on other data (SHA-256 {old}, now {new}); give that --data or another --out")
-    for group, names in (("versions", ("jax", "jaxlib", "mujoco")), ("hardware", ("device", "threads"))):
+    for group, names in (("versions", ("jax", "jaxlib", "mujoco")), ("hardware", ("device", "devices", "threads"))):
         for name in names:
             was, now = (f.get(group, {}).get(name) for f in (before, facts))
             if was != now:

@@ -53,6 +53,7 @@ def train(
     worker_cpus = machine.pin() if pin else None
     if run.deterministic:
         machine.ask_determinism()
+    machine.a_device_per_core()
     machine.keep_compiled(data.cache_folder() / "compiled")
     run = replace(run, phi=str(Path(run.phi).resolve())) if run.phi else run
     check_pair(run.rep, run.algo)  # before any data is fetched or made
