@@ -12,6 +12,7 @@ import numpy as np
 from jax import random
 
 import small
+from dualgoal import program
 from dualgoal.agent import Agent
 from dualgoal.algos import NONE
 from dualgoal.reps import Dual
@@ -44,15 +45,16 @@ def learned_distances(success: str, seeds=SEEDS) -> np.ndarray:
     agent = Agent(Dual(dim=32, expectile=KAPPA, hidden=(64, 64)), NONE["none"](), spec)
     data = walks()
 
-    @jax.jit
-    @jax.vmap
-    def train(key):
-        state = jax.lax.fori_loop(0, STEPS, lambda _, state: agent.update(state, data, key)[0], agent.init(key))
+    def train(given):
+        state, key = given
+        state = jax.lax.fori_loop(0, STEPS, lambda _, state: agent.update(state, data, key)[0], state)
         s, g = jnp.divmod(jnp.arange(SIDE**4), SIDE**2)
         states = jnp.eye(SIDE**2)
         return agent.distance(state.params, states[s], states[g], key).reshape(SIDE**2, SIDE**2)
 
-    return np.asarray(train(jax.vmap(random.key)(jnp.array(seeds))))
+    keys = jax.vmap(random.key)(jnp.array(seeds))
+    start = jax.jit(jax.vmap(agent.init), compiler_options=program.in_a_hurry())(keys)
+    return np.asarray(jax.jit(lambda *given: jax.lax.map(train, given))(start, keys))  # in turns, as on any CPU
 
 
 def scores(d: np.ndarray) -> list[tuple[float, float]]:

@@ -10,9 +10,11 @@ import pytest
 from jax import random
 
 import small
+from dualgoal import program
 
 STEPS = 100
 SEEDS = (0, 7, 3, 11)
+HURRY = program.in_a_hurry()  # what runs once is compiled so in training, too
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +42,17 @@ def run(agent, data):
 def alone(agent, data):
     """Each seed by itself: the start and the end."""
     steps = jax.jit(run(agent, data))
-    starts = [agent.init(random.key(seed)) for seed in SEEDS]
+    init = jax.jit(agent.init, compiler_options=HURRY)
+    starts = [init(random.key(seed)) for seed in SEEDS]
     return starts, [steps(start, random.key(seed)) for start, seed in zip(starts, SEEDS, strict=True)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_a_seed_in_company_is_the_seed_alone(count, agent, data, alone):
     starts, ends = alone
-    together = jax.vmap(agent.init)(keys(count))
-    trained = jax.jit(jax.vmap(run(agent, data)))(together, keys(count))
+    together = jax.jit(jax.vmap(agent.init), compiler_options=HURRY)(keys(count))
+    trained = jax.device_get(jax.jit(jax.vmap(run(agent, data)))(together, keys(count)))
+    together = jax.device_get(together)
     for n in range(count):
         one = lambda tree, n=n: jax.tree.map(lambda x: x[n], tree)
         for a, b in zip(jax.tree.leaves(one(together)), jax.tree.leaves(starts[n]), strict=True):
@@ -61,7 +65,7 @@ def test_a_seed_in_company_is_the_seed_alone(count, agent, data, alone):
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_a_seed_in_company_draws_the_same_batches(count, agent, data):
     draw = lambda key: agent.sample(data, key, 57)
-    batches, alone = jax.jit(jax.vmap(draw))(keys(count)), jax.jit(draw)
+    batches, alone = jax.device_get(jax.jit(jax.vmap(draw))(keys(count))), jax.jit(draw)
     for n in range(count):
         single = alone(random.key(SEEDS[n]))
         for a, b in zip(jax.tree.leaves(batches), jax.tree.leaves(single), strict=True):

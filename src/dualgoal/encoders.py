@@ -4,6 +4,7 @@ Heads call `fuse(s, z) -> features` and do not know whether that is two vectors 
 encoder (early fusion) or each by its own (late fusion).
 """
 
+import functools
 import math
 
 import equinox as eqx
@@ -72,13 +73,18 @@ class Impala(eqx.Module):
         self.bf16 = spec.precision == "bf16"
 
     def __call__(self, images: Array) -> Float[Array, "B 512"]:
-        dtype = jnp.bfloat16 if self.bf16 else self.w.dtype
-        x = images.astype(dtype) / 255
-        for stack in self.stacks:
-            x = stack(x)
-        x = jax.nn.relu(x).reshape(x.shape[0], -1)
-        y = jnp.einsum("bi,io->bo", x, self.w.astype(dtype), preferred_element_type=self.w.dtype)
-        return jax.nn.gelu(y + self.b[None], approximate=True)
+        return features(self, images)
+
+
+@functools.partial(jax.jit, inline=True)  # traced once, however many images an agent has; the program is the same
+def features(net: Impala, images: Array) -> Array:
+    dtype = jnp.bfloat16 if net.bf16 else net.w.dtype
+    x = images.astype(dtype) / 255
+    for stack in net.stacks:
+        x = stack(x)
+    x = jax.nn.relu(x).reshape(x.shape[0], -1)
+    y = jnp.einsum("bi,io->bo", x, net.w.astype(dtype), preferred_element_type=net.w.dtype)
+    return jax.nn.gelu(y + net.b[None], approximate=True)
 
 
 class Concat(eqx.Module):
@@ -125,6 +131,7 @@ def fuse(key: PRNGKeyArray, spec: Spec) -> Fusion:
     return Late(Impala(k1, spec.observation_shape, spec), Impala(k2, spec.goals, spec))
 
 
+@functools.partial(jax.jit, inline=True)
 def shift(images: Array, offsets: Array) -> Array:
     """Pad by PAD pixels with edge replication and crop back at per-sample offsets in {0..2 PAD}^2 (section 2.5).
 

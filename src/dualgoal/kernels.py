@@ -187,10 +187,12 @@ def widened(x: Array) -> Array:
 # In plain JAX ---------------------------------------------------------------------------------------------------------
 
 
+@functools.partial(jax.jit, static_argnums=0, inline=True)
 def plain(out, y: Hidden, rows: Rows) -> Hidden | Scores:
     return jax.vmap(lambda y, rows: rows_forward(y, list(rows)))(y, rows).astype(out)
 
 
+@functools.partial(jax.jit, inline=True)
 def plain_back(y: Hidden, rows: Rows, dout: Hidden | Scores) -> tuple[Hidden, Rows]:
     def member(y, rows, d):
         parts = rows_backward(y, list(rows), d)

@@ -25,7 +25,7 @@ PARAMETER = "a parameter"
 Broken = dict[str, Array]  # by loss: the first step at which it was not finite, or NEVER
 
 
-def _in_a_hurry() -> dict[str, Any] | None:
+def in_a_hurry() -> dict[str, Any] | None:
     """Compiler options for what runs once: on a CPU, optimising it takes longer than the first thousand steps."""
     if jax.default_backend() != "cpu":
         return None
@@ -74,7 +74,7 @@ class Program:
         self.by_seed = NamedSharding(self.mesh, PartitionSpec("seed"))
         self.everywhere = NamedSharding(self.mesh, PartitionSpec())
         self.keys = jax.device_put(jax.vmap(random.key)(jnp.array(seeds, jnp.uint32)), self.by_seed)
-        self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=_in_a_hurry())
+        self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=in_a_hurry())
         # Shardings are spelled out, or the program's own output would be another input type and compile it again.
         self._chunk = jax.jit(self.on_devices(self._all_seeds), donate_argnums=0, out_shardings=self.by_seed)
         self._compiled: Any = None
@@ -123,13 +123,15 @@ class Program:
         return over_seeds(self.agent, lambda state, key: self._steps(state, data, key, count), state, keys)
 
     def _steps(self, state: State, data: Data, key: Array, count: Array) -> tuple[State, Broken]:
+        update = jax.jit(self.agent.update, inline=True)  # traced once for both uses
+
         def body(_: Array, carry: tuple[State, Broken]) -> tuple[State, Broken]:
             state, broken = carry
-            state, info = self.agent.update(state, data, key)
+            state, info = update(state, data, key)
             first = {n: jnp.where(jnp.isfinite(info[n]), NEVER, state.step) for n in broken}
             return state, {n: jnp.minimum(broken[n], first[n]) for n in broken}
 
-        _, info = jax.eval_shape(self.agent.update, state, data, key)
+        _, info = jax.eval_shape(update, state, data, key)
         broken = {name: jnp.int32(NEVER) for name in info if name.endswith("/loss")}
         state, broken = jax.lax.fori_loop(0, count, body, (state, broken))
         finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params)]).all()
