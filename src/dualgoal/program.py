@@ -3,8 +3,8 @@
 The number of steps is an argument of the program, because a loop of static length 1 is inlined and rounds differently;
 so it does not matter how a run is cut into chunks, where it was interrupted or how often it was looked at. Seeds are a
 mapped axis that is spread over the local devices; each seed's key is key(seed), so its company does not matter either.
-On a CPU and with image encoders seeds take turns instead: batched products are slow on the one, and a convolution with
-a kernel per seed is a grouped one, which is slow everywhere.
+On a CPU, whose cores are devices, and with image encoders the seeds of a device take turns instead: batched products
+are slow on the one, and a convolution with a kernel per seed is a grouped one, which is slow everywhere.
 """
 
 import warnings
