@@ -22,6 +22,7 @@ CHECKED = ["losses", "nets", "encoders", "sampler", "agent", "reps", "algos"]
 install_import_hook([f"dualgoal.{name}" for name in CHECKED], "beartype.beartype")
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_num_cpu_devices", 1)  # whichever test trains first; subprocesses have a device per core
 
 # The same examples on every machine; `--hypothesis-profile default` looks for new ones.
 settings.register_profile("same", derandomize=True)

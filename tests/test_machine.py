@@ -47,15 +47,18 @@ def test_as_many_workers_as_cores_are_left_for_them(monkeypatch):
     assert train._default_workers("cpu", None) == train._default_workers("gpu", None) == 1
 
 
-@pytest.mark.parametrize("flag, devices", [("", machine.cores()), ("--xla_force_host_platform_device_count=3", 3)])
-def test_every_core_is_a_device_unless_flags_say_otherwise(flag, devices):
-    code = """
-        import jax
-        from dualgoal import machine
-        machine.a_device_per_core()
-        print(jax.local_device_count())
-        machine.a_device_per_core()  # too late, and no error
-    """
-    env = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flag}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=env, capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("given", "first", "devices"),
+    [
+        ({}, "pass", machine.cores()),
+        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, "pass", 3),
+        ({"JAX_NUM_CPU_DEVICES": "3"}, "pass", 3),
+        ({}, "jax.devices()", 1),
+    ],
+    ids=["a device per core", "XLA's flag", "JAX's variable", "too late"],
+)
+def test_every_core_is_a_device_unless_somebody_said_otherwise(given, first, devices):
+    code = f"import jax; from dualgoal import machine; {first}; machine.a_device_per_core(); print(jax.device_count())"
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", **given}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == (f"{devices}\n", 0), done.stderr

@@ -88,6 +88,15 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path):
     assert store.steps(tmp_path) == [10]
 
 
+def test_pruning_takes_arrays_that_a_killed_pruning_left(tmp_path):
+    with open_store(tmp_path) as record:
+        record.save(10, ARRAYS)
+        left = store.checkpoint_path(tmp_path, 5)
+        shutil.copy(store.checkpoint_path(tmp_path, 10), left)
+        record.save(20, ARRAYS)
+        assert not left.exists() and store.steps(tmp_path) == [10, 20]
+
+
 def test_pruning_keeps_the_last_ones_and_those_asked_for(tmp_path):
     with open_store(tmp_path) as record:
         for step in range(10, 70, 10):

@@ -156,6 +156,7 @@ def test_two_devices_share_the_seeds(folder, cache):
         program = Program(agent, run.seeds)
         rows = program.place_data(sampler.to_device(dataset))
         text = program._chunk.lower(program.init(), rows, program.keys, np.int32(1)).compile().as_text()
+        text += program._measure.lower(program.init(), rows, program.keys).compile().as_text()
         talk = [w for w in ("all-reduce", "all-gather", "all-to-all", "collective-permute") if w in text]
         state, _ = program.advance(program.init(), rows, 20)
         leaf = jax.tree.leaves(state.params)[0]

@@ -230,14 +230,14 @@ def measure(
         state, _ = program.advance(state, placed, steps)
         return state
 
-    loops = (
-        {"step": advance} | ({"baseline": baseline} if baseline else {}) | (parts_of(program, placed) if parts else {})
-    )
+    loops = {"step": advance, **({"baseline": baseline} if baseline else {})}
+    if parts:
+        loops |= parts_of(program, placed)
     times = per_step(loops, seconds)
     if trace is not None:
         with jax.profiler.trace(str(trace)):
             jax.block_until_ready(advance(TRACED))
-    step, slow, until = times.pop("step"), times.pop("baseline", None), times
+    step, slow = times["step"], times.get("baseline")
     peak, flops = matmul_tflops(case.precision), operations(agent, data) * case.seeds
     row = {
         "task": case.task, "rep": case.rep, "algo": case.algo, "seeds": case.seeds, "precision": case.precision,
@@ -249,8 +249,8 @@ def measure(
         "device": jax.devices()[0].device_kind, "devices": program.mesh.size,
         "parts_ms": None, "kernels": trace and profile.kernels(trace, TRACED),
     }  # fmt: skip
-    if until:
-        ends = [0.0, *(1e3 * until[name] for name in PARTS[:-1]), step * 1e3]
+    if parts:
+        ends = [0.0, *(1e3 * times[name] for name in PARTS[:-1]), step * 1e3]
         row["parts_ms"] = {name: b - a for name, a, b in zip(PARTS, ends[:-1], ends[1:], strict=True)}
     return row
 

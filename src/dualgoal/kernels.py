@@ -187,7 +187,7 @@ def widened(x: Array) -> Array:
 # In plain JAX ---------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jax.jit, static_argnums=0, inline=True)
+@functools.partial(jax.jit, static_argnums=0, inline=True)  # outside of jit one call instead of dozens
 def plain(out, y: Hidden, rows: Rows) -> Hidden | Scores:
     return jax.vmap(lambda y, rows: rows_forward(y, list(rows)))(y, rows).astype(out)
 

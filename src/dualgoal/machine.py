@@ -78,10 +78,11 @@ def pin() -> list[int] | None:
 
 def a_device_per_core() -> None:
     """Let JAX on a CPU see every core as a device, so that seeds train side by side, a core each: small networks do not
-    keep two cores busy with one seed. In vain once JAX has been used; left alone where XLA_FLAGS say a number."""
+    keep two cores busy with one seed. In vain once JAX has been used; left alone where the user has said a number."""
     import jax
 
-    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+    flags = os.environ.get("XLA_FLAGS", "")
+    if getattr(jax.config, "jax_num_cpu_devices", -1) != -1 or "xla_force_host_platform_device_count" in flags:
         return
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", cores())

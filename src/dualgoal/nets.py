@@ -1,7 +1,7 @@
 """Networks of section 3: plain modules on batches (B, in), ensembles as a leading axis of the weights.
 
 An ensemble is one batched matrix product, not a Python loop. Under `bf16` products have bfloat16 factors, but raw
-observations enter the first one as two halves (`kernels.factor`), outputs are float32 and parameters always are.
+observations enter the first one as two halves (`kernels.columns`), outputs are float32 and parameters always are.
 """
 
 import math

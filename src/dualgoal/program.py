@@ -79,14 +79,19 @@ class Program:
         self._chunk = jax.jit(self.on_devices(self._all_seeds), donate_argnums=0, out_shardings=self.by_seed)
         self._compiled: Any = None
         losses = lambda state, data, keys: over_seeds(agent, lambda s, k: self._losses(s, data, k), state, keys)
-        self._measure = jax.jit(losses)
+        self._measure = jax.jit(self.on_devices(losses))
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
 
     def on_devices(self, function: Any) -> Any:
-        """`function(state, data, keys, steps)` on every device, for the device's share of the seeds."""
+        """`function(state, data, keys, ...)` on every device, for the device's share of the seeds."""
         each, all_ = PartitionSpec("seed"), PartitionSpec()
-        given = (each, all_, each, all_)
-        return jax.shard_map(function, mesh=self.mesh, in_specs=given, out_specs=each, check_vma=False)
+
+        def shared(state: State, data: Data, keys: Array, *rest: Array) -> Any:
+            given = (each, all_, each, *(all_ for _ in rest))
+            mapped = jax.shard_map(function, mesh=self.mesh, in_specs=given, out_specs=each, check_vma=False)
+            return mapped(state, data, keys, *rest)
+
+        return shared
 
     @property
     def template(self) -> State:

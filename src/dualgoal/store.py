@@ -92,7 +92,8 @@ class Store:
             self._remove(later)
 
     def _prune(self, wanted: set[int]) -> None:
-        for step in set(steps(self.path)) - wanted:
+        """By arrays, not by JSON: a process killed between the two removals leaves arrays that no JSON names."""
+        for step in set(_numbers(self.path, ".safetensors")) - wanted:
             self._remove(step)
 
     def _set_aside(self, step: int) -> None:
@@ -114,7 +115,11 @@ def checkpoint_path(path: Path, step: int) -> Path:
 
 def steps(path: Path) -> list[int]:
     """The steps that have a complete checkpoint, oldest first."""
-    names = [p.stem.removeprefix("step-") for p in (Path(path) / "checkpoints").glob("step-*.json")]
+    return _numbers(path, ".json")
+
+
+def _numbers(path: Path, ending: str) -> list[int]:
+    names = [p.stem.removeprefix("step-") for p in (Path(path) / "checkpoints").glob(f"step-*{ending}")]
     return sorted(int(n) for n in names if n.isdigit())
 
 
