@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import random
 from jax.lax import stop_gradient
 from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal import sampler
+from dualgoal import adam, sampler
 from dualgoal.encoders import FEATURES, Impala
 from dualgoal.errors import UserError
 from dualgoal.losses import temporal_distance
@@ -120,11 +119,7 @@ class Agent:
             "encoders": encoders,
         }
         targets = jax.tree.map(jnp.copy, self.slow(params))  # a copy: donated buffers must not be shared
-        return State(params, targets, self.optimizer.init(params), jnp.zeros((), jnp.int32))
-
-    @cached_property
-    def optimizer(self) -> optax.GradientTransformation:
-        return optax.adam(self.spec.lr)
+        return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
 
     def slow(self, params) -> dict[str, Any]:
         """The networks that have a slow copy."""
@@ -148,8 +143,7 @@ class Agent:
 
     def move(self, state: State, gradients) -> State:
         """The optimiser's step along these gradients; slow copies follow."""
-        updates, opt_state = self.optimizer.update(gradients, state.opt_state)
-        params = optax.apply_updates(state.params, updates)
+        params, opt_state = adam.step(gradients, state.opt_state, state.params, self.spec.lr)
         source = self.slow(state.params if self.spec.lag else params)
         tau = self.spec.tau
         targets = jax.tree.map(lambda fast, slow: tau * fast + (1 - tau) * slow, source, state.targets)

@@ -7,6 +7,7 @@ On a CPU, whose cores are devices, and with image encoders the seeds of a device
 are slow on the one, and a convolution with a kernel per seed is a grouped one, which is slow everywhere.
 """
 
+import functools
 import warnings
 from typing import Any
 
@@ -18,7 +19,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dualgoal.agent import Agent, State
 from dualgoal.errors import UserError
-from dualgoal.sampler import Data
+from dualgoal.sampler import Data, draws
+from dualgoal.types import Batch, Info
 
 NEVER = np.iinfo(np.int32).max
 PARAMETER = "a parameter"
@@ -128,17 +130,31 @@ class Program:
         return over_seeds(self.agent, lambda state, key: self._steps(state, data, key, count), state, keys)
 
     def _steps(self, state: State, data: Data, key: Array, count: Array) -> tuple[State, Broken]:
-        update = jax.jit(self.agent.update, inline=True)  # traced once for both uses
+        """A step learns from one batch while it draws the next: many small kernels that would keep a GPU waiting."""
+        names = draws(self.agent.streams)
 
-        def body(_: Array, carry: tuple[State, Broken]) -> tuple[State, Broken]:
-            state, broken = carry
-            state, info = update(state, data, key)
+        @functools.partial(jax.jit, inline=True)  # traced once for both uses
+        def learn(state: State, batch: Batch, key: Array) -> tuple[State, Info]:
+            streams = {name: batch.streams[source] for name, source in names.items()}
+            return self.agent.learn(state, batch._replace(streams=streams), key)
+
+        @functools.partial(jax.jit, inline=True)
+        def draw(step: Array) -> Batch:
+            """Each goal once: a loop that carried it under two names would encode it twice."""
+            batch = self.agent.sample(data, key, step)
+            return batch._replace(streams={name: batch.streams[name] for name in names.values()})
+
+        def body(_: Array, carry: tuple[State, Batch, Broken]) -> tuple[State, Batch, Broken]:
+            state, batch, broken = carry
+            following = draw(state.step + 1)
+            state, info = learn(state, batch, key)
             first = {n: jnp.where(jnp.isfinite(info[n]), NEVER, state.step) for n in broken}
-            return state, {n: jnp.minimum(broken[n], first[n]) for n in broken}
+            return state, following, {n: jnp.minimum(broken[n], first[n]) for n in broken}
 
-        _, info = jax.eval_shape(update, state, data, key)
+        batch = draw(state.step)
+        _, info = jax.eval_shape(learn, state, batch, key)
         broken = {name: jnp.int32(NEVER) for name in info if name.endswith("/loss")}
-        state, broken = jax.lax.fori_loop(0, count, body, (state, broken))
+        state, _, broken = jax.lax.fori_loop(0, count, body, (state, batch, broken))
         finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params)]).all()
         return state, {**broken, PARAMETER: jnp.where(finite, NEVER, state.step)}
 
