@@ -81,3 +81,17 @@ def test_a_part_of_a_table_is_judged_so_far():
     verdict = claims._best_average("state_gcivl")(means)
     assert str(verdict) == "so far holds: average of 1 task: orig 55, dual 86"
     assert str(claims._best_average("state_gcivl")(claims.of_paper())).startswith("holds: average of 13 tasks")
+
+
+def test_lights_out_is_judged_where_both_were_run_equally_long():
+    def run(task, column, steps, share):
+        row = {"seed": 0, "step": steps, "task": 1, "episodes": 15, "success": share, "successes": int(15 * share)}
+        return records.Record("lightsout", task, column, (0,), steps, 15, (row,))
+
+    small, large = tables.LIGHTSOUT_TASKS
+    both = [run(small, "orig", 100, 0.2), run(small, "dual", 100, 1.0)]
+    told = lambda given: str(claims.judge(claims.of_records(given))["lightsout"])
+    assert told(both) == f"so far holds: {small}, Orig and Dual: end 20 and 100, mean of the curve 20 and 100"
+    assert told([*both, run(small, "dual", 900, 1.0)]) == "not run"  # its longest runs differ in length
+    assert told([*both, run(large, "orig", 100, 0.0)]) == told(both)
+    assert told([*both, run(large, "orig", 100, 0.0), run(large, "dual", 100, 0.4)]).startswith("holds: ")

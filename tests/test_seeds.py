@@ -77,3 +77,16 @@ def test_seeds_differ(alone):
     for trees in (starts, ends):
         first, second = (jax.tree.leaves(t.params)[0] for t in trees[:2])
         assert (np.asarray(first) != np.asarray(second)).all()
+
+
+def test_a_program_takes_the_steps_that_updates_take(agent, data, alone):
+    """It draws a batch one step ahead and hands goals that two consumers share on as one; nothing else differs."""
+    trainer = program.Program(agent, SEEDS[:2])
+    state = trainer.init()
+    for steps in (1, STEPS - 1):
+        state, broken = trainer.advance(state, trainer.place_data(data), steps)
+    assert program.first_broken(broken, SEEDS[:2]) is None
+    for n in range(2):
+        ours = jax.tree.map(lambda x, n=n: x[n], state.params)
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(alone[1][n].params), strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)

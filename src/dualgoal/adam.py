@@ -32,8 +32,6 @@ def step(gradients: Any, state: Any, params: Any, lr: float) -> tuple[Any, Any]:
         direction = mean / (1 - B1**t) / (jnp.sqrt(square / (1 - B2**t)) + EPS)
         return mean, square, p - lr * direction
 
-    leaves, tree = jax.tree.flatten(params)
-    flat = [tree.flatten_up_to(x) for x in (gradients, moments.mu, moments.nu)]
-    moved = [one(*given) for given in zip(*flat, leaves, strict=True)]
-    mu, nu, params = (tree.unflatten(column) for column in zip(*moved, strict=True))
+    moved = jax.tree.map(one, gradients, moments.mu, moments.nu, params)
+    mu, nu, params = jax.tree.transpose(jax.tree.structure(params), jax.tree.structure((0, 0, 0)), moved)
     return params, (moments._replace(count=count, mu=mu, nu=nu), *rest)

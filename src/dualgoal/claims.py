@@ -70,7 +70,8 @@ def of_records(records: Iterable[Record]) -> Means:
     """Our means: cells of a row that were trained equally long."""
     records = list(records)
     filled = {name: compare.fill(name, records) for name in tables.TABLES}
-    curves = {(r.task, r.column): r.scores() for r in records if r.table == "lightsout"}
+    puzzles = sorted((r for r in records if r.table == "lightsout"), key=lambda r: r.steps)
+    curves = {(r.task, r.column): r.scores() for r in puzzles}  # of several lengths the longest
     return Means({name: _means(f) for name, f in filled.items()}, curves)
 
 
@@ -167,6 +168,8 @@ def _lights_out(means: Means) -> Verdict:
         orig, dual = (means.curves.get((task, c)) for c in ("orig", "dual"))
         if orig is None or dual is None or not orig.per_seed().size or not dual.per_seed().size:
             continue
+        if orig.steps[-1] != dual.steps[-1]:
+            continue
         ends = orig.per_seed().mean(), dual.per_seed().mean()
         areas = np.nanmean(orig.curve()), np.nanmean(dual.curve())
         holds = bool(holds and ends[1] > ends[0] and areas[1] > areas[0])
@@ -174,7 +177,7 @@ def _lights_out(means: Means) -> Verdict:
             f"{task}, Orig and Dual: end {ends[0]:.0f} and {ends[1]:.0f}, "
             f"mean of the curve {areas[0]:.0f} and {areas[1]:.0f}"
         )
-    return Verdict(holds, "; ".join(out)) if out else Verdict(None, "")
+    return Verdict(holds, "; ".join(out), len(out) == len(tables.LIGHTSOUT_TASKS)) if out else Verdict(None, "")
 
 
 def _least_sensitive(means: Means) -> Verdict:
