@@ -7,16 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dualgoal import kernels
+from dualgoal import kernels, products
 
 FLOAT = jnp.dtype("float32")
 
 
-@pytest.fixture
-def layer():
+@pytest.fixture(params=[64, 512], ids=["one group of columns", "four groups"])
+def layer(request):
     keys = jax.random.split(jax.random.key(0), 3)
-    y, dout = (jax.random.normal(k, (2, 256, 64)) for k in keys[:2])
-    return y, jax.random.normal(keys[2], (2, 3, 64)), dout
+    y, dout = (jax.random.normal(k, (2, 256, request.param)) for k in keys[:2])
+    return y, jax.random.normal(keys[2], (2, 3, request.param)), dout
 
 
 def test_gelu_is_the_tanh_form(layer):
@@ -53,7 +53,7 @@ def test_raw_inputs_of_bf16_products_keep_sixteen_bits_and_their_gradients():
     """Coordinates of some 20 m that differ by millimetres: rounded to bfloat16 they would all be the same number."""
     x = 20 + jax.random.uniform(jax.random.key(1), (64, 3)) * 0.05
     w = jnp.array([[0.5], [-0.25], [1.0]])  # exact in bfloat16
-    y, pull = jax.vjp(lambda x, w: kernels.product(x, w, jnp.bfloat16, jnp.float32), x, w)
+    y, pull = jax.vjp(lambda x, w: products.product(x, w, jnp.bfloat16, jnp.float32), x, w)
     np.testing.assert_allclose(y, x @ w, atol=1e-3)
     dx, dw = pull(jnp.ones_like(y))
     np.testing.assert_allclose(dw[:, 0], x.sum(axis=0), rtol=1e-5)
@@ -65,7 +65,7 @@ def test_product_and_its_gradients_are_those_of_a_matrix_product(members):
     lead = () if members is None else (members,)
     x, w = jax.random.normal(jax.random.key(1), (5, 3)), jax.random.normal(jax.random.key(2), (*lead, 3, 4))
     plain = lambda x, w: jnp.matmul(x if members is None else jnp.stack([x] * members), w)
-    ours, pull_ours = jax.vjp(kernels.product, x, w)
+    ours, pull_ours = jax.vjp(products.product, x, w)
     theirs, pull_theirs = jax.vjp(plain, x, w)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     for a, b in zip(pull_ours(jnp.cos(ours)), pull_theirs(jnp.cos(theirs)), strict=True):
@@ -74,7 +74,7 @@ def test_product_and_its_gradients_are_those_of_a_matrix_product(members):
 
 def test_bf16_products_keep_parameters_and_their_gradients_in_float32():
     x, w = jax.random.normal(jax.random.key(1), (8, 16), jnp.bfloat16), jax.random.normal(jax.random.key(2), (16, 4))
-    y, pull = jax.vjp(lambda x, w: kernels.product(x, w, jnp.bfloat16), x, w)
+    y, pull = jax.vjp(lambda x, w: products.product(x, w, jnp.bfloat16), x, w)
     dx, dw = pull(jnp.ones_like(y))
     assert (y.dtype, dx.dtype, dw.dtype) == (jnp.bfloat16, jnp.bfloat16, jnp.float32)
     np.testing.assert_allclose(dw, jnp.broadcast_to(x.astype(jnp.float32).sum(axis=0)[:, None], w.shape), rtol=1e-2)
@@ -87,7 +87,7 @@ def test_parts_of_an_input_stand_side_by_side_each_in_its_own_precision():
     )
     w = jax.random.normal(jax.random.key(3), (2, 7, 5)).astype(jnp.bfloat16).astype(jnp.float32)
     whole = jnp.concatenate([s, z.astype(jnp.float32)], axis=-1)
-    y, pull = jax.vjp(lambda s, z, w: kernels.product((s, z), w, jnp.bfloat16, jnp.float32), s, z, w)
+    y, pull = jax.vjp(lambda s, z, w: products.product((s, z), w, jnp.bfloat16, jnp.float32), s, z, w)
     theirs, pull_theirs = jax.vjp(lambda x, w: jnp.einsum("bi,eio->ebo", x, w), whole, w)
     np.testing.assert_allclose(y, theirs, atol=2e-3)
     dy = jnp.cos(y).astype(jnp.bfloat16).astype(jnp.float32)
@@ -100,7 +100,7 @@ def test_parts_of_an_input_stand_side_by_side_each_in_its_own_precision():
 @pytest.mark.parametrize("rows", [1, 3, 4])
 def test_the_kernels_can_be_made_for_a_gpu(rows):
     """Translated for an NVIDIA GPU here, whatever this machine has; run there by `dualgoal bench`."""
-    y, parameters = jnp.zeros((3, 2, 128, 128), jnp.bfloat16), jnp.zeros((3, 2, rows, 128))
+    y, parameters = jnp.zeros((3, 2, 128, 512), jnp.bfloat16), jnp.zeros((3, 2, rows, 512))
     out = jnp.dtype("float32" if rows == 4 else "bfloat16")
     forward = jax.vmap(lambda y, rows: kernels.forward(out, y, rows))
     dout = jax.eval_shape(forward, y, parameters)

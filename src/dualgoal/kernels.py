@@ -1,111 +1,57 @@
-"""What a layer costs on a GPU, in few passes over memory: products with well-placed results, and GELU with LayerNorm.
+"""What a layer does between two matrix products, GELU and LayerNorm, in one pass over memory on a GPU.
 
-Between two matrix products a layer is only element-wise work and row sums, yet left to the compiler it becomes five
-kernels forward and seven backward, and these, not the arithmetic, were most of a training step. Here a program handles
-a block of rows: it reads the product once, and on the way back computes everything again from it instead of reading
-what was stored. Off the GPU, and for widths that are no power of two, the same function in plain JAX serves.
+It is only element-wise work and row sums, yet left to the compiler it becomes five kernels forward and seven backward,
+and these, not the arithmetic, were most of a training step. Here a program handles some rows: it reads the product
+once, and on the way back computes everything again from it instead of reading what was stored. Off the GPU, and for
+widths that are no power of two, the same functions of rows serve in plain JAX.
 """
 
 import functools
-import itertools
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 EPS = 1e-6
-BLOCK = 8192  # numbers at a time: 16 per thread of sixteen warps, so nothing spills from registers
-WARPS = 16
-STEPS = 2  # blocks per program, which loads the parameters once and, on the way back, leaves one partial sum
+WARPS = 4  # of 32 threads in a program
+NUMBERS = 16  # that a thread holds at a time: more would spill from registers
+BLOCK = WARPS * 32 * NUMBERS  # numbers at a time
+STEPS = 4  # blocks per program, which loads the parameters once
+BACK_STEPS = 8  # and, on the way back, leaves one partial sum
 SLOPE = math.sqrt(2 / math.pi)
 CUBE = 0.044715
 
-Parts = tuple[Array, ...]
+Columns = list[Array]  # groups of columns
 Hidden = Float[Array, "E B H"]
 Rows = Float[Array, "E R H"]  # bias; with LayerNorm scale and offset; with a head of one output its weights
 Scores = Float[Array, "E B"]
 
 
-def product(x: Array | Parts, w: Array, dtype=None, out=None) -> Array:
-    """x w: (B, i) or (E, B, i) -> (B, o) or (E, B, o), factors in `dtype`, result in `out`; parts of x side by side.
+class Ways(NamedTuple):
+    """How a device computes what it has instructions for."""
 
-    Members that share an input get copies of it: a batched product with members in front needs no transposition.
-    """
-    parts = x if isinstance(x, tuple) else (x,)
-    if w.ndim == 3 and parts[0].ndim == 2:
-        parts = tuple(jnp.broadcast_to(x[None], (w.shape[0], *x.shape)) for x in parts)
-    return multiply(dtype or parts[0].dtype, out or dtype or parts[0].dtype, parts, w)
+    tanh: Callable[[Array], Array] = jnp.tanh
+    fma: Callable[[Array, Array, Array], Array] = lambda a, b, c: a * b + c
 
 
-def columns(x: Array, dtype) -> tuple[Array, ...]:
-    """x as columns of a factor in `dtype`; each takes the same rows of the other factor.
-
-    Float32 columns enter a bfloat16 product as two halves, the rounded values and what rounding left: 16 bits of each
-    number. Raw observations need them: 8 bits would place a coordinate of 20 m to the nearest 0.1 m.
-    """
-    if x.dtype != jnp.float32 or dtype != jnp.bfloat16:
-        return (x.astype(dtype),)
-    high = jax.lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
-    return high.astype(dtype), (x - high).astype(dtype)
+PLAIN = Ways()
 
 
-def rows_of(parts: Parts, w: Array) -> list[Array]:
-    """The rows of w that belong to each part's columns."""
-    return jnp.split(w, list(itertools.accumulate(x.shape[-1] for x in parts[:-1])), axis=-2)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def multiply(dtype, out, parts: Parts, w: Array) -> Array:
-    split = [columns(x, dtype) for x in parts]
-    rows = [rows for x, rows in zip(split, rows_of(parts, w.astype(dtype)), strict=True) for _ in x]
-    equation = "bi,io->bo" if w.ndim == 2 else "ebi,eio->ebo"
-    return jnp.einsum(equation, side_by_side(split), jnp.concatenate(rows, axis=-2), preferred_element_type=out)
-
-
-def side_by_side(split: list[tuple[Array, ...]]) -> Array:
-    return jnp.concatenate(list(itertools.chain(*split)), axis=-1)
-
-
-def multiply_forward(dtype, out, parts, w):
-    return multiply(dtype, out, parts, w), (parts, w)
-
-
-def multiply_backward(dtype, out, saved, dy):
-    """The weights' gradient leaves the product in the weights' own order and type: nothing to transpose or convert."""
-    parts, w = saved
-    e = "" if w.ndim == 2 else "e"
-    dy = dy.astype(dtype)
-    dx = [
-        jnp.einsum(f"{e}bo,{e}io->{e}bi", dy, rows, preferred_element_type=x.dtype)
-        for x, rows in zip(parts, rows_of(parts, w.astype(dtype)), strict=True)
-    ]
-    split = [columns(x, dtype) for x in parts]
-    dw = jnp.einsum(f"{e}bi,{e}bo->{e}io", side_by_side(split), dy, preferred_element_type=w.dtype)
-    pieces = iter(rows_of(tuple(itertools.chain(*split)), dw))
-    return tuple(dx), jnp.concatenate([sum(next(pieces) for _ in x) for x in split], axis=-2)
-
-
-multiply.defvjp(multiply_forward, multiply_backward)
-
-
-def gelu(x: Array, tanh=jnp.tanh) -> Array:
+def gelu(x: Array, ways: Ways = PLAIN) -> Array:
     """The tanh form."""
-    return gelu_and_slope(x, tanh)[0]
+    return gelu_and_slope(x, ways)[0]
 
 
-def gelu_and_slope(x: Array, tanh=jnp.tanh) -> tuple[Array, Array]:
+def gelu_and_slope(x: Array, ways: Ways = PLAIN) -> tuple[Array, Array]:
     """GELU and its derivative, written for few instructions."""
-    square, half = x * x, 0.5 * x
-    t = tanh(x * (SLOPE + SLOPE * CUBE * square))
-    return half + half * t, 0.5 + 0.5 * t + half * (SLOPE + 3 * SLOPE * CUBE * square) * (1 - t * t)
-
-
-def normalised(h: Array) -> tuple[Array, Array]:
-    """Rows of zero mean and unit variance, and the factor that made them so; both moments in one pass."""
-    mean, square = h.mean(axis=-1, keepdims=True), (h * h).mean(axis=-1, keepdims=True)
-    factor = jax.lax.rsqrt(jnp.maximum(square - mean * mean, 0) + EPS)
-    return (h - mean) * factor, factor
+    square, constant = x * x, functools.partial(jnp.full_like, x)
+    t = ways.tanh(x * ways.fma(square, constant(SLOPE * CUBE), constant(SLOPE)))
+    rise = ways.fma(t, constant(0.5), constant(0.5))
+    bend = x * ways.fma(square, constant(-1.5 * SLOPE * CUBE), constant(-0.5 * SLOPE))
+    return x * rise, ways.fma(bend, ways.fma(t, t, constant(-1.0)), rise)
 
 
 def activate(y: Hidden, rows: Rows, out=None) -> Hidden | Scores:
@@ -139,45 +85,82 @@ def fits(y: Hidden) -> bool:
     """Whether the kernels below can do it."""
     width = y.shape[-1]
     power = 64 <= width <= BLOCK and width & (width - 1) == 0
-    even = power and y.shape[1] % (STEPS * BLOCK // width) == 0
+    even = power and y.shape[1] % (BACK_STEPS * BLOCK // width) == 0
     return even and y.dtype != jnp.float64 and jax.default_backend() == "gpu"
 
 
-# Rows of one member ---------------------------------------------------------------------------------------------------
+# Rows of one member, cut into groups of columns: one group in plain JAX, several in a kernel --------------------------
 
 
-def rows_forward(y: Array, rows: list[Array], tanh=jnp.tanh) -> Array:
-    bias, *rest = (row[None] for row in rows)
-    h = gelu(widened(y) + bias, tanh)
+def rows_forward(y: Columns, rows: list[Columns], ways: Ways = PLAIN) -> Columns:
+    """What becomes of y; with a head a single column."""
+    bias, *rest = rows
+    h = [gelu(widened(y) + b, ways) for y, b in zip(y, bias, strict=True)]
     if not rest:
         return h
     scale, offset, *head = rest
-    x = normalised(h)[0] * scale + offset
-    return (x * head[0]).sum(axis=-1) if head else x
+    x = normalised(h, ways)[0]
+    if not head:
+        return [ways.fma(x, a, b) for x, a, b in zip(x, scale, offset, strict=True)]
+    weight = [a * w for a, w in zip(scale, head[0], strict=True)]
+    return [inner(x, weight, ways) + inner(offset, head[0], ways)]
 
 
-def rows_backward(y: Array, rows: list[Array], d: Array, tanh=jnp.tanh) -> tuple[Array, ...]:
-    """The gradient of y, and, to be summed over the batch, of scale and offset where there is no head."""
+def rows_backward(
+    y: Columns, rows: list[Columns], d: Columns, sums: list[Columns], ways: Ways = PLAIN
+) -> tuple[Columns, list[Columns]]:
+    """The gradient of y, and `sums` with what these rows add to them: of bias, x d and d."""
     bias, *rest = rows
-    h, slope = gelu_and_slope(widened(y) + bias[None], tanh)
-    d = widened(d)
+    both = [gelu_and_slope(widened(y) + b, ways) for y, b in zip(y, bias, strict=True)]
+    wide = [widened(d) for d in d] * (len(y) // len(d))
     if not rest:
-        return (d * slope,)
+        dy = [d * slope for d, (_, slope) in zip(wide, both, strict=True)]
+        return dy, [[s + d for s, d in zip(sums[0], dy, strict=True)]]
     scale, _, *head = rest
-    wide, weight = (d[:, None], scale * head[0]) if head else (d, scale)
-    x, factor = normalised(h)
-    dx = wide * weight[None]
-    inner = dx.mean(axis=-1, keepdims=True) + x * (dx * x).mean(axis=-1, keepdims=True)
-    return (dx - inner) * factor * slope, wide * x, d
+    weight = [a * w for a, w in zip(scale, head[0], strict=True)] if head else scale
+    x, factor = normalised([h for h, _ in both], ways)
+    dx = [d * w for d, w in zip(wide, weight, strict=True)]
+    share = 1 / width_of(y)
+    mean, along = total(dx) * (share * factor), inner(dx, x, ways) * -share
+    dy = [
+        ways.fma(ways.fma(x, along, dx), factor, -mean) * slope for x, dx, (_, slope) in zip(x, dx, both, strict=True)
+    ]
+    terms = zip(*sums, dy, wide, x, strict=True)
+    added = [(a + dy, ways.fma(d, x, b), c + d) for a, b, c, dy, d, x in terms]
+    return dy, [list(column) for column in zip(*added, strict=True)]
 
 
 def rows_gradient(rows: list[Array], sums: list[Array]) -> list[Array]:
-    """Gradients of the parameter rows from sums of what `rows_backward` gave."""
+    """Gradients of the parameter rows from the sums that `rows_backward` made, in one group of columns."""
     if len(rows) < 4:
         return sums
     _, scale, offset, head = rows
     dbias, dscale, doffset = sums
     return [dbias, dscale * head, doffset * head, scale * dscale + offset * doffset]
+
+
+def normalised(h: Columns, ways: Ways) -> tuple[Columns, Array]:
+    """Rows of zero mean and unit variance, and the factor that made them so; both moments in one pass."""
+    share = 1 / width_of(h)
+    mean, square = total(h) * share, inner(h, h, ways) * share
+    factor = jax.lax.rsqrt(jnp.maximum(square - mean * mean, 0) + EPS)
+    return [ways.fma(h, factor, -mean * factor) for h in h], factor
+
+
+def inner(a: Columns, b: Columns, ways: Ways) -> Array:
+    """Inner products of rows, (R, 1)."""
+    products = a[0] * b[0]
+    for n in range(1, len(a)):
+        products = ways.fma(a[n], b[n], products)
+    return products.sum(axis=-1, keepdims=True)
+
+
+def total(x: Columns) -> Array:
+    return functools.reduce(jnp.add, x).sum(axis=-1, keepdims=True)
+
+
+def width_of(x: Columns) -> int:
+    return sum(x.shape[-1] for x in x)
 
 
 def widened(x: Array) -> Array:
@@ -189,14 +172,17 @@ def widened(x: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)  # outside of jit one call instead of dozens
 def plain(out, y: Hidden, rows: Rows) -> Hidden | Scores:
-    return jax.vmap(lambda y, rows: rows_forward(y, list(rows)))(y, rows).astype(out)
+    x = jax.vmap(lambda y, rows: rows_forward([y], [[row[None]] for row in rows])[0])(y, rows)
+    return (x[..., 0] if rows.shape[1] == 4 else x).astype(out)
 
 
 @functools.partial(jax.jit, inline=True)
 def plain_back(y: Hidden, rows: Rows, dout: Hidden | Scores) -> tuple[Hidden, Rows]:
     def member(y, rows, d):
-        parts = rows_backward(y, list(rows), d)
-        return parts[0].astype(y.dtype), jnp.stack(rows_gradient(list(rows), [part.sum(axis=0) for part in parts]))
+        zeros = [[jnp.zeros(())]] * min(len(rows), 3)
+        dy, sums = rows_backward([y], [[row[None]] for row in rows], [d.reshape(len(y), -1)], zeros)
+        added = [x.sum(axis=0) for (x,) in sums]
+        return dy[0].astype(y.dtype), jnp.stack(rows_gradient(list(rows), added))
 
     return jax.vmap(member)(y, rows, dout)
 
@@ -204,28 +190,52 @@ def plain_back(y: Hidden, rows: Rows, dout: Hidden | Scores) -> tuple[Hidden, Ro
 # As GPU kernels -------------------------------------------------------------------------------------------------------
 
 
-def device_tanh(y: Hidden, interpret: bool):
-    """The GPU's own tanh instruction is good to 2^-11: more than enough where y is rounded to bfloat16."""
+def gpu_ways(y: Hidden, interpret: bool) -> Ways:
+    """Instructions that the compiler would not choose itself. The GPU's tanh is good to 2^-11: more than enough where y
+    is rounded to bfloat16. Products and sums are left apart unless they are asked for as one."""
     from jax.experimental.pallas import triton
 
-    return triton.approx_tanh if y.dtype == jnp.bfloat16 and not interpret else jnp.tanh
+    if interpret:
+        return PLAIN
+
+    def fma(*factors: Array) -> Array:
+        a, b, c = jnp.broadcast_arrays(*factors)
+        out = [jax.ShapeDtypeStruct(a.shape, a.dtype)]
+        return triton.elementwise_inline_asm(
+            "fma.rn.f32 $0, $1, $2, $3;", args=[a, b, c], constraints="=f,f,f,f", pack=1, result_shape_dtypes=out
+        )[0]
+
+    return Ways(triton.approx_tanh if y.dtype == jnp.bfloat16 else jnp.tanh, fma)
+
+
+def cuts(pl, y: Hidden) -> list:
+    """Groups of columns such that a warp, whose threads load 16 bytes each, holds whole rows up to 16 numbers a thread:
+    then row sums need neither shared memory nor waiting for other warps."""
+    load = 16 // y.dtype.itemsize
+    count = max(1, min(y.shape[-1] // (32 * load), NUMBERS // load))
+    width = y.shape[-1] // count
+    return [pl.ds(n * width, width) for n in range(count)]
 
 
 def forward(out, y: Hidden, rows: Rows, interpret: bool = False) -> Hidden | Scores:
     from jax.experimental import pallas as pl
 
-    tanh, scored, height = device_tanh(y, interpret), rows.shape[1] == 4, BLOCK // y.shape[-1]
+    ways, scored, height, groups = gpu_ways(y, interpret), rows.shape[1] == 4, BLOCK // y.shape[-1], cuts(pl, y)
 
     def kernel(y, rows, result):
-        parameters = [rows[n, :] for n in range(rows.shape[0])]
+        parameters = [[rows[n, cut][None] for cut in groups] for n in range(rows.shape[0])]
         for step in range(STEPS):
             here = pl.ds(step * height, height)
-            x = rows_forward(y[here, :], parameters, tanh)
-            result[here if scored else (here, slice(None))] = x.astype(result.dtype)
+            x = rows_forward([y[here, cut] for cut in groups], parameters, ways)
+            if scored:
+                result[here] = x[0][:, 0].astype(result.dtype)
+                continue
+            for cut, group in zip(groups, x, strict=True):
+                result[here, cut] = group.astype(result.dtype)
 
-    block, shared, score = specs(pl, y, rows)
+    block, shared, score = specs(pl, y, rows, STEPS)
     result = jax.ShapeDtypeStruct(y.shape[:2] if scored else y.shape, out)
-    run = call(pl, kernel, y, [block, shared], score if scored else block, result, "activate", interpret)
+    run = call(pl, kernel, y, STEPS, [block, shared], score if scored else block, result, "activate", interpret)
     return run(y, rows)
 
 
@@ -233,32 +243,42 @@ def backward(y: Hidden, rows: Rows, dout: Hidden | Scores, interpret: bool = Fal
     """Gradients of y and of the rows; the rows' come as partial sums, one per program."""
     from jax.experimental import pallas as pl
 
-    tanh, scored, height = device_tanh(y, interpret), rows.shape[1] == 4, BLOCK // y.shape[-1]
+    ways, scored, height, groups = gpu_ways(y, interpret), rows.shape[1] == 4, BLOCK // y.shape[-1], cuts(pl, y)
 
     def kernel(y, rows, dout, dy, drows):
-        parameters = [rows[n, :] for n in range(rows.shape[0])]
-        sums: tuple | None = None
-        for step in range(STEPS):
-            here = pl.ds(step * height, height)
-            parts = rows_backward(y[here, :], parameters, dout[here if scored else (here, slice(None))], tanh)
-            dy[here, :] = parts[0].astype(dy.dtype)
-            sums = parts if sums is None else tuple(a + b for a, b in zip(sums, parts, strict=True))
-        assert sums is not None
-        for n, gradient in enumerate(rows_gradient(parameters, [part.sum(axis=0) for part in sums])):
-            drows[n, :] = gradient
+        parameters = [[rows[n, cut][None] for cut in groups] for n in range(rows.shape[0])]
+        wide = (height, groups[0].size)
+        sums = [[jnp.zeros(wide, jnp.float32) for _ in groups] for _ in range(min(rows.shape[0], 3))]
+        if scored:
+            sums[2] = [jnp.zeros((height, 1), jnp.float32) for _ in groups]
 
-    members, count, width = y.shape
-    block, shared, score = specs(pl, y, rows)
-    partial = jax.ShapeDtypeStruct((members, count // (STEPS * height), *rows.shape[1:]), jnp.float32)
+        def body(step, sums):
+            here = pl.ds(step * height, height)
+            d = [dout[here][:, None]] if scored else [dout[here, cut] for cut in groups]
+            gradient, sums = rows_backward([y[here, cut] for cut in groups], parameters, d, sums, ways)
+            for cut, group in zip(groups, gradient, strict=True):
+                dy[here, cut] = group.astype(dy.dtype)
+            return sums
+
+        sums = jax.lax.fori_loop(0, BACK_STEPS, body, sums)
+        for g, cut in enumerate(groups):
+            again = [rows[n, cut] for n in range(rows.shape[0])]  # loaded twice rather than held all the while
+            for n, gradient in enumerate(rows_gradient(again, [x[g].sum(axis=0) for x in sums])):
+                drows[n, cut] = gradient
+
+    members, count, _ = y.shape
+    block, shared, score = specs(pl, y, rows, BACK_STEPS)
+    partial = jax.ShapeDtypeStruct((members, count // (BACK_STEPS * height), *rows.shape[1:]), jnp.float32)
     sums = pl.BlockSpec((None, None, *rows.shape[1:]), lambda e, i: (e, i, 0, 0))
     given = [block, shared, score if scored else block]
-    dy, drows = call(pl, kernel, y, given, [block, sums], [y, partial], "activate_back", interpret)(y, rows, dout)
+    run = call(pl, kernel, y, BACK_STEPS, given, [block, sums], [y, partial], "activate_back", interpret)
+    dy, drows = run(y, rows, dout)
     return dy, drows.sum(axis=1)
 
 
-def specs(pl, y: Hidden, rows: Rows):
+def specs(pl, y: Hidden, rows: Rows, steps: int):
     """A program's rows of one member, that member's parameter rows, and one number for each of the program's rows."""
-    height = STEPS * BLOCK // y.shape[-1]
+    height = steps * BLOCK // y.shape[-1]
     return (
         pl.BlockSpec((None, height, y.shape[-1]), lambda e, i: (e, i, 0)),
         pl.BlockSpec((None, *rows.shape[1:]), lambda e, i: (e, 0, 0)),
@@ -266,13 +286,13 @@ def specs(pl, y: Hidden, rows: Rows):
     )
 
 
-def call(pl, kernel, y: Hidden, in_specs, out_specs, out, name: str, interpret: bool):
+def call(pl, kernel, y: Hidden, steps: int, in_specs, out_specs, out, name: str, interpret: bool):
     from jax.experimental.pallas import triton
 
     return pl.pallas_call(
         kernel,
         out_shape=jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), out),
-        grid=(y.shape[0], y.shape[1] * y.shape[2] // (STEPS * BLOCK)),
+        grid=(y.shape[0], y.shape[1] * y.shape[2] // (steps * BLOCK)),
         in_specs=in_specs,
         out_specs=out_specs,
         compiler_params=triton.CompilerParams(num_warps=WARPS),

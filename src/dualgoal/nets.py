@@ -1,7 +1,7 @@
 """Networks of section 3: plain modules on batches (B, in), ensembles as a leading axis of the weights.
 
 An ensemble is one batched matrix product, not a Python loop. Under `bf16` products have bfloat16 factors, but raw
-observations enter the first one as two halves (`kernels.columns`), outputs are float32 and parameters always are.
+observations enter the first one as two halves (`products.columns`), outputs are float32 and parameters always are.
 """
 
 import math
@@ -13,7 +13,8 @@ from jax import random
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal.encoders import FEATURES, Fusion, Impala, fuse
-from dualgoal.kernels import Parts, activate, product
+from dualgoal.kernels import activate
+from dualgoal.products import Parts, product
 from dualgoal.types import Spec
 
 MEMBERS = 2
