@@ -2,11 +2,13 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import random
+from jax import lax, random
 
+from dualgoal import encoders
 from dualgoal.encoders import FEATURES, PAD, Conv, Early, Impala, Late, Stack, fuse, shift
 from dualgoal.types import Spec
 
@@ -40,6 +42,19 @@ def test_pooling_is_asymmetric():
     for pixel, lit in (((0, 0), {(0, 0)}), ((1, 1), {(0, 0)}), ((2, 2), {(0, 0), (0, 1), (1, 0), (1, 1)})):
         x = jnp.zeros((1, 8, 8, 1)).at[0, pixel[0], pixel[1]].set(1.0)
         assert {tuple(map(int, p)) for p in np.argwhere(np.asarray(stack(x))[0, :, :, 0] > 0)} == lit
+
+
+@pytest.mark.parametrize("sides", [(8, 8), (5, 12), (7, 3), (1, 2)])
+def test_gradients_of_pooling_go_to_the_first_largest(sides):
+    """As JAX's own do; rounded values, so that many windows hold several largest."""
+    x = jnp.round(2 * random.normal(random.key(0), (2, *sides, 3)))
+    plain = lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+    theirs, pull_theirs = jax.vjp(plain, x)
+    ours, pull_ours = jax.vjp(lambda x: encoders.pool(sides, x), x)
+    np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(encoders.pool(sides, x), theirs)
+    dy = random.normal(random.key(1), ours.shape)
+    np.testing.assert_allclose(pull_ours(dy)[0], pull_theirs(dy)[0], atol=1e-6)
 
 
 def _with(stack, kernel):

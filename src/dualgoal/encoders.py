@@ -5,6 +5,7 @@ encoder (early fusion) or each by its own (late fusion).
 """
 
 import functools
+import itertools
 import math
 
 import equinox as eqx
@@ -49,8 +50,49 @@ class Stack(eqx.Module):
         self.block = (Conv(k2, outputs, outputs), Conv(k3, outputs, outputs))
 
     def __call__(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
-        x = lax.reduce_window(self.first(x), -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+        x = pool(x.shape[1:3], self.first(x))
         return x + self.block[1](jax.nn.relu(self.block[0](jax.nn.relu(x))))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def pool(sides: tuple[int, int], x: Float[Array, "B H W C"]) -> Float[Array, "B h w C"]:
+    """The largest of 3x3 at every second pixel, SAME. JAX's own way back scatters, which is slow on any device; here
+    every pixel asks the at most four windows over it whether it was their first largest."""
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+
+def pool_forward(sides, x):
+    pads = lax.padtype_to_pads(sides, (3, 3), (2, 2), "SAME")
+    padded = jnp.pad(x, ((0, 0), *pads, (0, 0)), constant_values=-jnp.inf)
+    reach = [2 * ((side + 1) // 2) - 1 for side in sides]
+    nine = {4 * i + j: padded[:, i : i + reach[0] : 2, j : j + reach[1] : 2] for i in range(3) for j in range(3)}
+    best, which = nine[0], jnp.zeros(nine[0].shape, jnp.uint8)
+    for code, here in nine.items():
+        best, which = jnp.maximum(best, here), jnp.where(here > best, jnp.uint8(code), which)
+    return best, which
+
+
+def pool_backward(sides, which, dy):
+    (top, _), (left, _) = lax.padtype_to_pads(sides, (3, 3), (2, 2), "SAME")
+    row, column = ((jnp.arange(side) + start) % 2 for side, start in zip(sides, (top, left), strict=True))
+
+    def window(x: Array, up: int, back: int, none: int = 0) -> Array:
+        """For every pixel what the window over it knows that lies `up` and `back` before its last one."""
+        for axis, (before, side, start) in enumerate(zip((up, back), sides, (top, left), strict=True), start=1):
+            late = jnp.pad(x, [(before * (a == axis), 0) for a in range(4)], constant_values=none)
+            x = lax.slice_in_dim(jnp.repeat(late, 2, axis=axis), start, start + side, axis=axis)
+        return x
+
+    wide = jnp.promote_types(dy.dtype, jnp.float32)
+    dx = jnp.zeros((), wide)
+    for up, back in itertools.product(range(2), range(2)):
+        code = 4 * (row + 2 * up)[:, None] + (column + 2 * back)[None]  # of the pixel in that window; a 3 is outside
+        chosen = window(which, up, back, none=255) == code.astype(jnp.uint8)[None, :, :, None]
+        dx = dx + jnp.where(chosen, window(dy, up, back).astype(wide), 0)
+    return (dx.astype(dy.dtype),)
+
+
+pool.defvjp(pool_forward, pool_backward)
 
 
 class Impala(eqx.Module):
