@@ -13,7 +13,7 @@ import optax
 from jaxtyping import Array
 
 B1, B2, EPS = 0.9, 0.999, 1e-8
-LARGE = 2**16  # numbers in an array; smaller ones are quicker together
+LARGE = 2**16  # numbers in an array; smaller ones may be joined as the compiler likes
 
 init = optax.adam(0.0, B1, B2, EPS).init  # zero moments; the learning rate is no part of them
 
