@@ -86,7 +86,12 @@ def fits(y: Hidden) -> bool:
     width = y.shape[-1]
     power = 64 <= width <= BLOCK and width & (width - 1) == 0
     even = power and y.shape[1] % (BACK_STEPS * BLOCK // width) == 0
-    return even and y.dtype != jnp.float64 and jax.default_backend() == "gpu"
+    return even and y.dtype != jnp.float64 and jax.default_backend() == "gpu" and not amd()
+
+
+def amd() -> bool:
+    """AMD's GPUs lack the instructions that are asked for by name."""
+    return "rocm" in jax.devices()[0].client.platform_version
 
 
 # Rows of one member, cut into groups of columns: one group in plain JAX, several in a kernel --------------------------
