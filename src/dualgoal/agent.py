@@ -179,9 +179,8 @@ class Agent:
                 return Frames(state(stream.first), state(stream.now), state(stream.after), goal(stream.last))
             return stream._replace(g=goal(stream.g))
 
-        draws = sampler.draws(self.streams)
-        encoded = {name: encode(batch.streams[name]) for name in dict.fromkeys(draws.values())}
-        streams = {name: encoded[draw] for name, draw in draws.items()}
+        encoded = {name: encode(batch.streams[name]) for name in dict.fromkeys(sampler.draws(self.streams).values())}
+        streams = sampler.by_consumer(encoded, self.streams)
         return Batch(state(batch.s), batch.a, stop_gradient(state(batch.next_s)), streams)
 
     def condition(self, params, batch: Batch, role: str, key: PRNGKeyArray) -> tuple[Condition, Any]:

@@ -25,7 +25,7 @@ from dualgoal import machine, presets, profile, tasks
 from dualgoal.agent import Agent, State
 from dualgoal.errors import UserError
 from dualgoal.program import Program, compile_loop, in_a_hurry, over_seeds
-from dualgoal.sampler import Data, draws
+from dualgoal.sampler import Data, by_consumer, draws
 from dualgoal.types import Batch, Frames, GoalMix, Goals, Spec, Stream
 
 SECONDS = 2.0  # per timing, about
@@ -108,9 +108,8 @@ def host_batch(host: Host, streams: dict[str, Stream], spec: Spec, rng: np.rando
         goal = np.where(rng.random(size) < kind.current, rows, goal)
         return Goals(host.observations[goal], (goal == rows).astype(np.float32))
 
-    names = draws(streams)
-    drawn = {name: stream(streams[name]) for name in dict.fromkeys(names.values())}
-    goals = {name: drawn[draw] for name, draw in names.items()}
+    drawn = {name: stream(streams[name]) for name in dict.fromkeys(draws(streams).values())}
+    goals = by_consumer(drawn, streams)
     return Batch(host.observations[rows], host.actions[rows], host.observations[rows + 1], goals)
 
 

@@ -168,7 +168,7 @@ def _lights_out(means: Means) -> Verdict:
         orig, dual = (means.curves.get((task, c)) for c in ("orig", "dual"))
         if orig is None or dual is None or not orig.per_seed().size or not dual.per_seed().size:
             continue
-        if orig.steps[-1] != dual.steps[-1]:
+        if orig.steps[-1] != dual.steps[-1]:  # not equally long
             continue
         ends = orig.per_seed().mean(), dual.per_seed().mean()
         areas = np.nanmean(orig.curve()), np.nanmean(dual.curve())

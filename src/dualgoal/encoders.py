@@ -56,8 +56,8 @@ class Stack(eqx.Module):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def pool(sides: tuple[int, int], x: Float[Array, "B H W C"]) -> Float[Array, "B h w C"]:
-    """The largest of 3x3 at every second pixel, SAME. JAX's own way back scatters, which is slow on any device; here
-    every pixel asks the at most four windows over it whether it was their first largest."""
+    """The largest of 3x3 at every second pixel, SAME. JAX's own way back scatters; here every pixel asks the at most
+    four windows over it whether it was their first largest."""
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
 
 

@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dualgoal.agent import Agent, State
 from dualgoal.errors import UserError
-from dualgoal.sampler import Data, draws
+from dualgoal.sampler import Data, by_consumer, draws
 from dualgoal.types import Batch, Info
 
 NEVER = np.iinfo(np.int32).max
@@ -131,28 +131,27 @@ class Program:
 
     def _steps(self, state: State, data: Data, key: Array, count: Array) -> tuple[State, Broken]:
         """A step learns from one batch while it draws the next: many small kernels that would keep a GPU waiting."""
-        names = draws(self.agent.streams)
+        streams = self.agent.streams
 
         @functools.partial(jax.jit, inline=True)  # traced once for both uses
-        def learn(state: State, batch: Batch, key: Array) -> tuple[State, Info]:
-            streams = {name: batch.streams[source] for name, source in names.items()}
-            return self.agent.learn(state, batch._replace(streams=streams), key)
+        def learn(state: State, batch: Batch) -> tuple[State, Info]:
+            return self.agent.learn(state, batch._replace(streams=by_consumer(batch.streams, streams)), key)
 
         @functools.partial(jax.jit, inline=True)
         def draw(step: Array) -> Batch:
             """Each goal once: a loop that carried it under two names would encode it twice."""
             batch = self.agent.sample(data, key, step)
-            return batch._replace(streams={name: batch.streams[name] for name in names.values()})
+            return batch._replace(streams={name: batch.streams[name] for name in draws(streams).values()})
 
         def body(_: Array, carry: tuple[State, Batch, Broken]) -> tuple[State, Batch, Broken]:
             state, batch, broken = carry
             following = draw(state.step + 1)
-            state, info = learn(state, batch, key)
+            state, info = learn(state, batch)
             first = {n: jnp.where(jnp.isfinite(info[n]), NEVER, state.step) for n in broken}
             return state, following, {n: jnp.minimum(broken[n], first[n]) for n in broken}
 
         batch = draw(state.step)
-        _, info = jax.eval_shape(learn, state, batch, key)
+        _, info = jax.eval_shape(learn, state, batch)
         broken = {name: jnp.int32(NEVER) for name in info if name.endswith("/loss")}
         state, _, broken = jax.lax.fori_loop(0, count, body, (state, batch, broken))
         finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params)]).all()

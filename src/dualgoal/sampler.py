@@ -5,7 +5,7 @@ per row beyond the dataset itself. All randomness of a batch is one block of thr
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -113,11 +113,15 @@ def draws(streams: Mapping[str, Stream]) -> dict[str, str]:
     return {name: name if getattr(stream, "own", False) else shared[name] for name, stream in streams.items()}
 
 
+def by_consumer(drawn: Mapping[str, Any], streams: Mapping[str, Stream]) -> dict[str, Any]:
+    """Every consumer's stream, from draws that were made once."""
+    return {name: drawn[source] for name, source in draws(streams).items()}
+
+
 def sample(data: Data, key: PRNGKeyArray, streams: Mapping[str, Stream], spec: Spec) -> Batch:
     """A batch with one goal stream per consumer."""
     k_rows, k_images = random.split(key)
-    names = draws(streams)
-    distinct = {name: streams[name] for name in dict.fromkeys(names.values())}
+    distinct = {name: streams[name] for name in dict.fromkeys(draws(streams).values())}
     bits = random.bits(k_rows, (1 + 4 * len(distinct), spec.batch_size), jnp.uint32)
     rows, fin = valid_rows(data, bits[0])
     drawn = {}
@@ -126,7 +130,7 @@ def sample(data: Data, key: PRNGKeyArray, streams: Mapping[str, Stream], spec: S
     batch = Batch(data.observations[rows], actions(data, rows, spec), data.observations[rows + 1], drawn)
     if spec.pixels:
         batch = augmented(batch, k_images, distinct, spec)
-    return batch._replace(streams={name: batch.streams[draw] for name, draw in names.items()})
+    return batch._replace(streams=by_consumer(batch.streams, streams))
 
 
 def stream_rows(data: Data, rows: Rows, fin: Rows, stream: Stream, bits: Block, spec: Spec) -> Goals | Frames:
