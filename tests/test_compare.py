@@ -184,3 +184,12 @@ def test_a_puzzle_has_no_simulator_and_no_official_files():
     )
     assert "MuJoCo" in cube and "official files" in cube
     assert "MuJoCo" not in puzzle and "official" not in puzzle and "precision" in puzzle
+
+
+def test_the_precision_under_a_table_is_what_auto_meant_where_it_was_run():
+    auto = {"run": {"precision": "auto"}, "hardware": {"device": "gpu", "precision": "bf16"}}
+    for settings, said in ((auto, "bf16"), ({}, "float32"), ({"run": {}}, "not recorded")):
+        lines = compare.describe(
+            tables.get("state_gcivl"), [record("state_gcivl", "scene-play-v0", "orig", [5.0], **settings)]
+        )
+        assert f"precision: {said} (paper: float32)" in lines

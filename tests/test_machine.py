@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
+import jax
 import pytest
 
 from dualgoal import machine, train
@@ -62,3 +64,35 @@ def test_every_core_is_a_device_unless_somebody_said_otherwise(given, first, dev
     env = {**os.environ, "JAX_PLATFORMS": "cpu", **given}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == (f"{devices}\n", 0), done.stderr
+
+
+def test_seeds_of_lights_out_have_a_core_each_too(tmp_path):
+    code = f"""
+        import jax
+        from dualgoal import lightsout_experiment
+        small = dict(seeds=(0, 1), steps=1, batch_size=8, hidden=(8,), trajectories=20, quiet=True)
+        lightsout_experiment.experiment({str(tmp_path)!r} + "/run", "3x3", "orig", **small)
+        print(jax.device_count())
+    """
+    env = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=env, capture_output=True, text=True)
+    assert done.stdout.split()[-1:] == [str(machine.cores())], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("generation", "shape", "meaning"),
+    [
+        ("9.0", (28,), "bf16"),
+        ("8.0", (28,), "bf16"),
+        ("7.5", (28,), "float32"),  # no bfloat16 there
+        ("9.0", (64, 64, 3), "float32"),  # not compared on images
+        ("gfx942", (28,), "float32"),
+        (None, (28,), "float32"),
+    ],
+)
+def test_auto_is_what_was_shown_to_lose_nothing(monkeypatch, generation, shape, meaning):
+    device = SimpleNamespace(**({} if generation is None else {"compute_capability": generation}))
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
+    assert machine.arithmetic("auto", shape) == meaning
+    for asked in ("float32", "tf32", "bf16"):
+        assert machine.arithmetic(asked, shape) == asked

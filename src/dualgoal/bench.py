@@ -298,7 +298,7 @@ def main(
     reps: Sequence[str] = ("dual",),
     algos: Sequence[str] = ("gcivl",),
     seeds: Sequence[int] = (1,),
-    precisions: Sequence[str] = ("float32",),
+    precisions: Sequence[str] = ("auto",),
     batches: Sequence[int] = (),
     widths: Sequence[int] = (512,),
     seconds: float = SECONDS,
@@ -312,7 +312,7 @@ def main(
     if not all(seeds) or min(seeds) < 1:
         raise UserError(f"seeds {list(seeds)}: expected numbers of seeds of at least 1")
     cases = [
-        Case(task, rep, algo, count, precision, batch, width)
+        Case(task, rep, algo, count, machine.arithmetic(precision, tasks.get(task).observation_shape), batch, width)
         for rep in reps
         for algo in algos
         for width in widths

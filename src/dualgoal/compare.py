@@ -317,7 +317,7 @@ def describe(table: Table, records: Iterable[Record]) -> list[str]:
         ("seeds", {str(len(r.seeds)) for r in records}, str(table.seeds)),
         ("episodes per task", {str(r.episodes) for r in records}, str(paper["episodes"])),
         ("data", {_data(r) for r in records}, "random walks of its own" if puzzle else "official files"),
-        ("precision", {str(_deep(r.settings, "run", "precision") or "not recorded") for r in records}, "float32"),
+        ("precision", {_precision(r) for r in records}, "float32"),
         ("device", {str(_deep(r.settings, "hardware", "device") or "not recorded") for r in records}, "not stated"),
     ]
     if not puzzle:
@@ -332,6 +332,12 @@ def _data(record: Record) -> str:
         return "not recorded"
     episodes = f", {dataset['episodes']:,} episodes" if isinstance(dataset.get("episodes"), int) else ""
     return f"{dataset.get('source', 'not recorded')}{episodes}"
+
+
+def _precision(record: Record) -> str:
+    """What products were computed in; a record from before 'auto' says it in its configuration alone."""
+    found = (_deep(record.settings, group, "precision") for group in ("hardware", "run"))
+    return str(next(filter(None, found), "not recorded"))
 
 
 def _deep(values: Any, *path: str) -> Any:

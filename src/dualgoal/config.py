@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from dualgoal.errors import UserError, unknown
 
-Precision = Literal["float32", "tf32", "bf16"]
+Precision = Literal["auto", "float32", "tf32", "bf16"]
 
 # Fields that decide how often something is written, not what is computed.
 INERT = frozenset({"save_every"})
@@ -60,8 +60,8 @@ class Run:
     """Standard deviation of Gaussian noise on every coordinate of an evaluation goal, drawn once per episode."""
     action_noise: float = 0.0
     """Standard deviation of Gaussian noise on every evaluation action, which is clipped again afterwards."""
-    precision: Precision = "float32"
-    """Arithmetic of matrix products: float32, tf32 (NVIDIA) or bf16."""
+    precision: Precision = "auto"
+    """Arithmetic of matrix products; auto: bf16 for vectors on a GPU that computes in it, else float32."""
     success: Literal["row", "state"] = "row"
     """A relabelled goal is reached when it is the same row (the reference, D24) or an equal state."""
     phi: str | None = None

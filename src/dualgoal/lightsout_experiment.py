@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random
 
-from dualgoal import config, lightsout, policy, store, train
+from dualgoal import config, lightsout, machine, policy, store, train
 from dualgoal.agent import Agent
 from dualgoal.errors import UserError, unknown
 from dualgoal.journal import Row, read_rows
@@ -87,7 +87,7 @@ def experiment(
     double: bool = False,
     loss: str = "squared",
     success: str = "state",
-    precision: str = "float32",
+    precision: str = "auto",
     trajectories: int = 40_000,
     length: int = 25,
     data_seed: int = 0,
@@ -115,6 +115,7 @@ def lightsout_run(
     quiet: bool = False,
 ) -> Path:
     """Train a run made by `preset` into `out`, or go on with it. A3: one dataset, `length` presses per episode."""
+    machine.a_device_per_core()  # before the board's arithmetic uses one
     view = View.parse(run.task)
     if run.goal_noise or run.action_noise:
         raise UserError("Lights Out is evaluated without noise: a board is right or wrong")

@@ -14,7 +14,7 @@ import numpy as np
 import safetensors
 from jax import Array, random
 
-from dualgoal import checkpoint, config, store, trees
+from dualgoal import checkpoint, config, machine, store, trees
 from dualgoal.agent import Agent
 from dualgoal.errors import UserError
 from dualgoal.rollout import Episode, episodes
@@ -36,7 +36,7 @@ def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
         lag=run.lag,
         augment=run.augment,
         success=run.success,
-        precision=run.precision,
+        precision=machine.arithmetic(run.precision, dataset["observation_shape"]),
     )
     return Agent(run.rep, run.algo, spec, frozen=run.phi is not None)
 

@@ -172,10 +172,11 @@ def _same(path: Path, run: config.Run, facts: Mapping[str, Any], warn: Callable[
     old, new = (f.get("dataset", {}).get("sha256") for f in (before, facts))
     if old != new:
         raise UserError(f"{path}: trained on other data (SHA-256 {old}, now {new}); give that --data or another --out")
-    for group, names in (("versions", ("jax", "jaxlib", "mujoco")), ("hardware", ("device", "devices", "threads"))):
+    watched = {"versions": ("jax", "jaxlib", "mujoco"), "hardware": ("device", "devices", "threads", "precision")}
+    for group, names in watched.items():
         for name in names:
             was, now = (f.get(group, {}).get(name) for f in (before, facts))
-            if was != now:
+            if was not in (None, now):
                 warn(f"{path}: {name} was {was} and is {now}; the run goes on but not bit for bit")
 
 

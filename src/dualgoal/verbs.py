@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from dualgoal.config import Precision
 from dualgoal.errors import UserError
 
 
@@ -185,7 +186,7 @@ def reproduce(
     seeds: tuple[int, ...] = (),
     steps: int | None = None,
     episodes: int | None = None,
-    precision: Literal["float32", "tf32", "bf16"] = "float32",
+    precision: Precision = "auto",
     workers: int | None = None,
     quiet: bool = False,
 ) -> None:
@@ -201,7 +202,7 @@ def reproduce(
         seeds: Other seeds than the paper's number of them.
         steps: Fewer steps; evaluations keep their number.
         episodes: Fewer evaluation episodes per task.
-        precision: Arithmetic of matrix products.
+        precision: Arithmetic of matrix products; auto: bf16 for vectors on a GPU that computes in it, else float32.
         workers: Evaluation processes.
         quiet: No progress display.
     """
@@ -247,7 +248,7 @@ def lightsout(
     double: bool = False,
     loss: Literal["squared", "huber"] = "squared",
     success: Literal["state", "row"] = "state",
-    precision: Literal["float32", "tf32", "bf16"] = "float32",
+    precision: Precision = "auto",
     trajectories: int = 40_000,
     length: int = 25,
     data_seed: int = 0,
@@ -273,7 +274,7 @@ def lightsout(
         double: Double-DQN.
         loss: Squared or Huber error.
         success: A goal is reached by an equal board, or only by the same row of the data.
-        precision: Arithmetic of matrix products.
+        precision: Arithmetic of matrix products; auto: bf16 for vectors on a GPU that computes in it, else float32.
         trajectories: Episodes of random presses in the data.
         length: Presses per episode.
         data_seed: Seed of the data.
@@ -333,7 +334,7 @@ def bench(
     reps: tuple[str, ...] = ("dual",),
     algos: tuple[str, ...] = ("gcivl",),
     seeds: tuple[int, ...] = (1,),
-    precisions: tuple[Literal["float32", "tf32", "bf16"], ...] = ("float32",),
+    precisions: tuple[Precision, ...] = ("auto",),
     batches: tuple[int, ...] = (),
     widths: tuple[int, ...] = (512,),
     seconds: float = 2.0,
@@ -349,7 +350,7 @@ def bench(
         reps: Representations.
         algos: Algorithms.
         seeds: How many seeds train side by side.
-        precisions: Arithmetic of matrix products.
+        precisions: Arithmetics of matrix products.
         batches: Batch sizes; default: the task's.
         widths: Hidden widths.
         seconds: Time spent on each measurement, about.
