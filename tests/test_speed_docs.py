@@ -1,0 +1,78 @@
+"""The numbers of docs/speed.md are those of the row files beside them."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dualgoal.errors import UserError
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "speed.md").read_text()
+FILES = dict(re.findall(r"^    ([A-Z])  dualgoal bench .* > (results/\S+)$", PAGE, re.M))
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|\n ").split("|")]
+
+
+def table(start):
+    """The rows of the first table after a heading."""
+    lines = PAGE[PAGE.index(start) :].splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("| ---"))
+    rows = []
+    for line in lines[first + 1 :]:
+        if not line.startswith("|"):
+            return rows
+        rows.append(cells(line))
+    return rows
+
+
+def described(name, seeds, precision, file):
+    """The row of a file that a line of the table speaks of."""
+    rep, algo, *rest = re.split(r" \+ |, ", name)
+    asked = {"rep": rep, "algo": algo, "seeds": int(seeds), "precision": precision, "batch": 1024, "width": 512}
+    for word in rest:
+        asked |= {"batch": 256} if word == "pixels" else {word.split()[0]: int(word.split()[1])}
+    (found,) = [row for row in json.loads((ROOT / file).read_text()) if asked.items() <= row.items()]
+    return found
+
+
+def to(digits, value):
+    return f"{float(f'{value:.{digits}g}'):g}"
+
+
+def test_the_table_says_what_the_row_files_say():
+    lines = table("## One H200")
+    assert {letter for *_, letter in lines} == set(FILES)
+    for name, seeds, precision, step, each, rate, share, letter in lines:
+        row = described(name, seeds, precision, FILES[letter])
+        said = [to(3, row[key]) for key in ("ms_per_step", "ms_per_step_per_seed", "steps_per_second")]
+        assert [step, each, rate, share] == [*said, f"{to(2, 100 * row['share'])} %"], name
+
+
+def test_the_text_says_what_the_row_files_say():
+    busy = [line for line in table("## One H200")[:5] if line[1] != "1"]
+    first, *grown = (described(*line[:3], FILES[line[-1]]) for line in busy)
+    text, kernels = " ".join(PAGE.split()), first["kernels"]
+    growth = re.search(r"twice the seeds ([\d.]+)x, twice the batch ([\d.]+)x, twice the width ([\d.]+)x", text)
+    assert growth and list(growth.groups()) == [f"{row['ms_per_step'] / first['ms_per_step']:.2f}" for row in grown]
+    assert f"takes {first['baseline_ms']:.2f} ms: eight seeds together are {first['ratio']:.1f} times as fast" in text
+    assert all(f"{cost['us'] / 1e3:.2f}" in text for cost in kernels.values())
+    assert f"the sum of {sum(cost['us'] for cost in kernels.values()) / 1e3:.2f} ms" in text
+    assert f"{first['share'] * first['ms_per_step']:.2f} ms at the rate of a large product" in text
+
+
+def test_precisions_compare_as_the_tool_says(tmp_path):
+    spec = importlib.util.spec_from_file_location("compare_rows", ROOT / "tools" / "compare_rows.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    a, b = (ROOT / name for name in re.search(r"compare_rows.py (\S+) (\S+)", PAGE).groups())
+    assert [cells(line) for line in tool.lines(a, b)[2:]] == table("## What bf16 costs")
+    moved = json.loads(a.read_text())
+    moved["rows"] = [row | {"step": row["step"] + 1} for row in moved["rows"]]
+    (tmp_path / "moved.json").write_text(json.dumps(moved))
+    with pytest.raises(UserError, match="no evaluation at the same step"):
+        tool.lines(a, tmp_path / "moved.json")
