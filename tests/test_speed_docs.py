@@ -11,6 +11,7 @@ from dualgoal.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "speed.md").read_text()
+README = " ".join((ROOT / "README.md").read_text().split())
 FILES = dict(re.findall(r"^    ([A-Z])  dualgoal bench .* > (results/\S+)$", PAGE, re.M))
 
 
@@ -63,6 +64,8 @@ def test_the_text_says_what_the_row_files_say():
     assert all(f"{cost['us'] / 1e3:.2f}" in text for cost in kernels.values())
     assert f"the sum of {sum(cost['us'] for cost in kernels.values()) / 1e3:.2f} ms" in text
     assert f"{first['share'] * first['ms_per_step']:.2f} ms at the rate of a large product" in text
+    pace, minutes = first["ms_per_step"], first["ms_per_step"] * 1e3 / 60
+    assert f"takes {pace:.2f} ms, so a million steps of all eight take {minutes:.0f} minutes" in README
 
 
 def test_precisions_compare_as_the_tool_says(tmp_path):
