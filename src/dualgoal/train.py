@@ -328,9 +328,8 @@ def describe(run: config.Run, training: data.Dataset) -> dict[str, Any]:
         "rows": training.rows,
         "episodes": training.episodes,
     }
-    precision = machine.arithmetic(run.precision, training.observation_shape)
-    facts: dict[str, Any] = {"versions": machine.versions(), "git": machine.commit()}
-    facts["hardware"] = machine.hardware() | {"precision": precision}
+    hardware = machine.hardware() | {"precision": machine.arithmetic(run.precision, training.observation_shape)}
+    facts: dict[str, Any] = {"versions": machine.versions(), "git": machine.commit(), "hardware": hardware}
     facts["dataset"] = {**training.provenance, **sizes}
     if run.phi:
         facts["phi"] = {"path": run.phi, "id": store.read_config(Path(run.phi)).get("id")}
