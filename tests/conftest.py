@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-CHECKED = ["losses", "nets", "encoders", "sampler", "agent", "reps", "algos"]
+CHECKED = ["losses", "nets", "sampler", "agent", "reps", "algos"]
 install_import_hook([f"dualgoal.{name}" for name in CHECKED], "beartype.beartype")
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -28,7 +28,7 @@ jax.config.update("jax_num_cpu_devices", 1)  # whichever test trains first; subp
 settings.register_profile("same", derandomize=True)
 settings.load_profile("same")
 
-STRICT = [*CHECKED, "pairs", "seeds", "parity", "grid", "new_representation"]
+STRICT = [*CHECKED, "encoders", "pairs", "seeds", "parity", "grid", "new_representation"]
 LONGEST = ["pairs", "train", "grid", "seeds", "agent", "readme", "bench", "evaluate", "lightsout_experiment"]
 
 

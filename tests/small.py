@@ -5,8 +5,8 @@ import numpy as np
 
 from dualgoal import algos, reps
 from dualgoal.agent import Agent
+from dualgoal.interface import Spec
 from dualgoal.sampler import Data
-from dualgoal.types import Spec
 
 WIDTH = (8,)
 DIM = 8

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 from jax import random
 
-from dualgoal import adam
+from dualgoal.fast import adam
 
 
 def trees():

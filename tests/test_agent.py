@@ -9,12 +9,12 @@ import pytest
 from jax import random
 
 import small
-from dualgoal import config
 from dualgoal.agent import Agent
 from dualgoal.algos import CRL, GCBC, GCIVL, NONE
 from dualgoal.errors import UserError
+from dualgoal.interface import GoalMix, Spec
 from dualgoal.reps import TRA, Dual
-from dualgoal.types import GoalMix, Spec
+from dualgoal.runs import config
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
@@ -60,7 +60,7 @@ def test_targets_follow_the_parameters_of_before_the_step(trained):
 
 def test_the_lag_can_be_switched_off(trained):
     agent, data, key, _, states, _ = trained
-    prompt = dataclasses.replace(agent, spec=dataclasses.replace(agent.spec, lag=False, tau=0.1))
+    prompt = dataclasses.replace(agent, spec=dataclasses.replace(agent.spec, ema_before_update=False, tau=0.1))
     state, _ = jax.jit(prompt.update)(states[0], data, key)
     assert_near(state.params, states[1].params, rtol=1e-6)
     expected = jax.tree.map(lambda p, t: 0.1 * p + 0.9 * t, agent.slow(state.params), states[0].targets)
@@ -212,7 +212,7 @@ DIRECT = "direct extraction needs a representation with a value"
         (lambda: GoalMix(0.2, 0.5, 0.0, 0.2), "does not sum to one"),
         (lambda: GoalMix(-0.2, 1.2, 0.0, 0.0), "does not sum to one"),
         (lambda: GoalMix(0.0, 0.5, 0.5, 0.0), "both geometric and uniform"),
-        (lambda: Spec(IMAGE, 2, success="state"), "image observations need success 'row'"),
+        (lambda: Spec(IMAGE, 2, reached_by="state"), "image observations need 'row'"),
         (lambda: Spec((3, 4), 2), r"expected \(D,\) or \(H, W, C\)"),
         (lambda: Spec((3,), 2, discount=1.0), r"outside \(0, 1\)"),
         (lambda: Spec((3,), 2, precision="fp8"), "precision 'fp8' is not one of"),

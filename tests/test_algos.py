@@ -9,9 +9,10 @@ from jax import random
 
 import small
 from dualgoal.agent import Agent
-from dualgoal.algos import ALGOS, CRL, GCBC, GCFBC, GCIQL, GCIVL, policy
+from dualgoal.algos import ALGOS, CRL, GCBC, GCFBC, GCIQL, GCIVL
+from dualgoal.algos import _actors as policy
 from dualgoal.errors import UserError
-from dualgoal.types import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, Batch, Condition, Spec
+from dualgoal.interface import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, Batch, Condition, Spec
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from dualgoal import bench
+from dualgoal.bench import measure
 from dualgoal.errors import UserError
-from dualgoal.types import Frames
+from dualgoal.interface import Frames
 
 KEYS = (
     "rep algo seeds precision batch width ms_per_step ms_per_step_per_seed baseline_ms ratio "
@@ -17,7 +17,7 @@ KEYS = (
 
 def test_rows_have_the_promised_fields(capsys, quick_compile):
     small = {"reps": ("orig",), "algos": ("gcbc",), "widths": (8,), "batches": (8,), "seconds": 0.02}
-    bench.main(seeds=(2,), parts=True, json=True, **small)
+    measure.main(seeds=(2,), parts=True, json=True, **small)
     (row,) = json.loads(capsys.readouterr().out)
     assert set(KEYS.split()) <= set(row)
     assert row["seeds"] == 2 and row["batch"] == 8 and row["width"] == 8 and row["peak_bytes"] > 0
@@ -27,16 +27,16 @@ def test_rows_have_the_promised_fields(capsys, quick_compile):
 
 
 def test_host_batches_follow_the_goal_mix():
-    agent = bench.Case(width=8, batch=4000).agent()
-    host = bench.rows_of("cube-single-play-v0")
-    batch = bench.host_batch(host, agent.streams, agent.spec, np.random.default_rng(0))
+    agent = measure.Case(width=8, batch=4000).agent()
+    host = measure.rows_of("cube-single-play-v0")
+    batch = measure.host_batch(host, agent.streams, agent.spec, np.random.default_rng(0))
     assert batch.streams["rep"] is batch.streams["value"]
     assert float(np.mean(batch.streams["value"].success)) == pytest.approx(0.2, abs=0.03)
-    windows = bench.Case(rep="vip", width=8, batch=4).agent()
-    batch = bench.host_batch(host, windows.streams, windows.spec, np.random.default_rng(0))
+    windows = measure.Case(rep="vip", width=8, batch=4).agent()
+    batch = measure.host_batch(host, windows.streams, windows.spec, np.random.default_rng(0))
     assert isinstance(batch.streams["rep"], Frames)
 
 
 def test_bad_seed_counts_are_refused():
     with pytest.raises(UserError, match="at least 1"):
-        bench.main(seeds=(0,))
+        measure.main(seeds=(0,))

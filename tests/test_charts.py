@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from dualgoal import figures
-from dualgoal.charts import Line, amount, chart, ticks
+from dualgoal.paper import figures
+from dualgoal.report.charts import Line, amount, chart, ticks
 
 
 @pytest.mark.parametrize(("ends", "expected"), [

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from dualgoal import claims, records, tables
-from dualgoal.claims import Means
+from dualgoal.paper import claims, row_files, tables
+from dualgoal.paper.claims import Means
 
 
 def test_on_the_papers_own_numbers():
@@ -56,15 +56,15 @@ def test_ours_are_judged_on_what_was_run():
         )
 
     given = [
-        records.Record("state_gcivl", "cube-single-play-v0", c, (0, 1), 100, 5, rows(m))
+        row_files.Record("state_gcivl", "cube-single-play-v0", c, (0, 1), 100, 5, rows(m))
         for c, m in (("orig", 0.5), ("dual", 0.9))
     ]
     given += [
-        records.Record("noise", "cube-single-play-v0", c, (0, 1), 100, 5, rows(m) + rows(n, 0.2))
+        row_files.Record("noise", "cube-single-play-v0", c, (0, 1), 100, 5, rows(m) + rows(n, 0.2))
         for c, m, n in (("orig", 0.5, 0.1), ("dual", 0.9, 0.8))
     ]
     given += [
-        records.Record("lightsout", task, c, (0, 1), 100, 5, rows(m))
+        row_files.Record("lightsout", task, c, (0, 1), 100, 5, rows(m))
         for task in tables.LIGHTSOUT_TASKS
         for c, m in (("orig", 0.4), ("dual", 0.2))
     ]
@@ -86,7 +86,7 @@ def test_a_part_of_a_table_is_judged_so_far():
 def test_lights_out_is_judged_where_both_were_run_equally_long():
     def run(task, column, steps, share):
         row = {"seed": 0, "step": steps, "task": 1, "episodes": 15, "success": share, "successes": int(15 * share)}
-        return records.Record("lightsout", task, column, (0,), steps, 15, (row,))
+        return row_files.Record("lightsout", task, column, (0,), steps, 15, (row,))
 
     small, large = tables.LIGHTSOUT_TASKS
     both = [run(small, "orig", 100, 0.2), run(small, "dual", 100, 1.0)]

@@ -7,10 +7,13 @@ import sys
 
 import pytest
 
-from dualgoal import cli, config, presets, tasks
-from dualgoal import flags as train_flags
-from dualgoal.cli import main
+from dualgoal.cli import main as cli
+from dualgoal.cli import train_flags
+from dualgoal.cli.main import main
+from dualgoal.envs import tasks
 from dualgoal.errors import UserError
+from dualgoal.paper import settings
+from dualgoal.runs import config
 from tiny import TASK, flags, make_data, tiny_run, untrained
 
 
@@ -90,15 +93,16 @@ def test_list(capsys, what):
 @pytest.mark.parametrize("rep, algo", [("dual", "gcivl"), ("vib", "crl"), ("tra", "gcfbc"), ("orig", "gcivl")])
 @pytest.mark.parametrize("task", [TASK, "antmaze-giant-navigate-v0", "visual-scene-play-v0"])
 def test_without_flags_the_run_is_the_preset(task, rep, algo):
-    assert parsed(task, "--rep", rep, "--algo", algo)[0] == presets.preset(task, rep, algo)
+    assert parsed(task, "--rep", rep, "--algo", algo)[0] == settings.preset(task, rep, algo)
 
 
 def test_flags_override_the_preset():
     run, extra = parsed(
-        TASK, "--rep=dual", "--algo", "gcivl", "--rep.dim", "128", "--algo.alpha", "3", "--seeds", "1", "2", "--no-lag",
-        "--steps", "1000", "--rep.hidden", "16", "16", "--track", "tensorboard", "--video", "--out", "somewhere",
+        TASK, "--rep=dual", "--algo", "gcivl", "--rep.dim", "128", "--algo.alpha", "3", "--seeds", "1", "2",
+        "--no-ema-before-update", "--steps", "1000", "--rep.hidden", "16", "16", "--track", "tensorboard",
+        "--video", "--out", "somewhere",
     )  # fmt: skip
-    assert (run.rep.dim, run.algo.alpha, run.seeds, run.lag) == (128, 3.0, (1, 2), False)
+    assert (run.rep.dim, run.algo.alpha, run.seeds, run.ema_before_update) == (128, 3.0, (1, 2), False)
     assert run.rep.hidden == (16, 16) and run.eval_every == 100, "evaluations keep their number"
     assert extra.track == ("tensorboard",) and extra.video and str(extra.out) == "somewhere"
 
@@ -114,7 +118,7 @@ def test_columns_of_tables_are_one_flag():
 
 
 def direct_orig():
-    return presets.preset("cube-single-play-v0", "orig", "gcivl").rep
+    return settings.preset("cube-single-play-v0", "orig", "gcivl").rep
 
 
 def test_own_data_needs_no_known_task(tmp_path):
@@ -128,8 +132,8 @@ def test_own_data_needs_no_known_task(tmp_path):
 
 def test_the_frozen_representation_brings_its_options(tmp_path):
     phi = untrained(tmp_path / "phi", make_data(tmp_path / "data"), "dual", "none")
-    run, _ = parsed(TASK, "--phi", str(tmp_path / "phi"), "--algo", "gcbc")
-    assert run.rep == phi.rep and run.phi
+    run, _ = parsed(TASK, "--frozen-rep", str(tmp_path / "phi"), "--algo", "gcbc")
+    assert run.rep == phi.rep and run.frozen_rep
 
 
 def test_train_eval_and_resume_from_the_command_line(tmp_path, capsys, monkeypatch, quick_compile):
@@ -152,7 +156,7 @@ def test_doctor_reports(capsys):
     status, out, _ = said(capsys, "doctor", "--json")
     found = json.loads(out)
     assert status == 0 and found["versions"]["jax"] and found["devices"] and set(found["rendering"]["backends"])
-    from dualgoal import doctor
+    from dualgoal.cli import doctor
 
     text = doctor.text(found)
     assert "rendering" in text and all(line in text for line in found["advice"])

@@ -13,9 +13,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dualgoal import collect, collectors, data, envs, render
+from dualgoal.collect import behaviours, generate
+from dualgoal.data import dataset
+from dualgoal.envs import ogbench, rendering
+from dualgoal.envs.mazes import Maze
 from dualgoal.errors import UserError
-from dualgoal.mazes import Maze
 
 POINT, CUBE = "pointmaze-medium-navigate-v0", "cube-single-play-v0"
 
@@ -32,12 +34,12 @@ def still(_):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("made")
-    collect.generate(POINT, 12, folder, seed=1, workers=1, progress=False, rows=60)
+    generate.generate(POINT, 12, folder, seed=1, workers=1, progress=False, rows=60)
     return folder
 
 
 def test_the_files_are_in_the_official_format(made):
-    train, val = data.load(made), data.load(made, split="val")
+    train, val = dataset.load(made), dataset.load(made, split="val")
     assert (train.episodes, train.rows, val.episodes) == (12, 720, 1)
     assert train.task == POINT and train.observation_shape == (2,) and train.action_dim == 2
     with np.load(made / f"{POINT}.npz") as file:
@@ -54,21 +56,21 @@ def test_the_record_says_how_it_was_made(made):
     assert record["seed"] == 1 and record["collector"] == "direction oracle" and record["counts"]["episodes"] == 13
     assert set(record["versions"]) == {"mujoco", "ogbench", "dualgoal", "numpy"}
     assert record["files"][f"{POINT}.npz"]["rows"] == 720
-    train = data.load(made)
+    train = dataset.load(made)
     assert train.provenance["sha256"] == record["files"][f"{POINT}.npz"]["sha256"]
-    assert "shadow_size" not in train.provenance and data.mismatches(train.provenance) == []
+    assert "shadow_size" not in train.provenance and dataset.mismatches(train.provenance) == []
 
 
 def test_another_mujoco_is_warned_about(made, tmp_path):
-    here = data.simulators()["mujoco"]
+    here = dataset.simulators()["mujoco"]
     for name, raw in contents(made).items():
         (tmp_path / name).write_bytes(raw.replace(here.encode(), b"3.1.6"))
-    with pytest.warns(data.Mismatch, match=rf"mujoco 3\.1\.6, evaluated with mujoco {here}"):
-        data.load(tmp_path)
+    with pytest.warns(dataset.Mismatch, match=rf"mujoco 3\.1\.6, evaluated with mujoco {here}"):
+        dataset.load(tmp_path)
 
 
 def test_any_number_of_workers_gives_the_same_bytes(made, tmp_path):
-    collect.generate(POINT, 12, tmp_path, seed=1, workers=2, progress=True, rows=60)
+    generate.generate(POINT, 12, tmp_path, seed=1, workers=2, progress=True, rows=60)
     assert contents(tmp_path) == contents(made)
 
 
@@ -83,18 +85,18 @@ def test_a_plain_script_may_use_workers(made, tmp_path):
 
 
 def test_seeds_differ_and_more_episodes_extend_fewer(made, tmp_path):
-    collect.generate(POINT, 3, tmp_path / "more", seed=1, workers=1, progress=False, rows=60)
-    collect.generate(POINT, 3, tmp_path / "other", seed=2, workers=1, progress=False, rows=60)
-    base, more, other = data.load(made), data.load(tmp_path / "more"), data.load(tmp_path / "other")
+    generate.generate(POINT, 3, tmp_path / "more", seed=1, workers=1, progress=False, rows=60)
+    generate.generate(POINT, 3, tmp_path / "other", seed=2, workers=1, progress=False, rows=60)
+    base, more, other = dataset.load(made), dataset.load(tmp_path / "more"), dataset.load(tmp_path / "other")
     assert np.array_equal(base.observations[:180], more.observations)
     assert not np.array_equal(more.observations, other.observations)
-    assert not np.array_equal(more.observations[:60], data.load(made, split="val").observations)
+    assert not np.array_equal(more.observations[:60], dataset.load(made, split="val").observations)
 
 
 def test_manipulation_episodes_do_not_depend_on_what_came_before():
     before = np.random.get_state()  # noqa: NPY002
     for task in ("scene-play-v0", "cube-double-play-v0"):
-        one, other = collectors.make(task, None, {}), collectors.make(task, None, {})
+        one, other = behaviours.make(task, None, {}), behaviours.make(task, None, {})
         first, _ = one(np.random.default_rng(5), 40)
         other(np.random.default_rng(6), 25)
         again, _ = other(np.random.default_rng(5), 40)
@@ -104,10 +106,10 @@ def test_manipulation_episodes_do_not_depend_on_what_came_before():
 
 
 def test_recorded_actions_replay_the_episode():
-    collector = collectors.make(CUBE, None, {})
+    collector = behaviours.make(CUBE, None, {})
     episode, _ = collector(np.random.default_rng(0), 30)
     env = collector.env
-    envs.give_generator(env, np.random.default_rng(0))
+    ogbench.give_generator(env, np.random.default_rng(0))
     obs, _ = env.reset()
     for expected, action in zip(episode["observations"], episode["actions"], strict=True):
         assert np.array_equal(obs.astype(np.float32), expected)
@@ -134,17 +136,17 @@ def test_a_killed_generation_resumes_to_the_same_files(made, tmp_path):
     assert 3 <= survived < 12 and not (tmp_path / f"{POINT}.npz").exists()
     (parts / "train-000001.npz").write_bytes(b"half a file")  # as a power cut might leave it
     with pytest.raises(UserError, match="unfinished generation with other settings"):
-        collect.generate(POINT, 12, tmp_path, seed=2, workers=1, progress=False, rows=60)
-    collect.generate(POINT, 12, tmp_path, seed=1, workers=1, progress=False, rows=60)
+        generate.generate(POINT, 12, tmp_path, seed=2, workers=1, progress=False, rows=60)
+    generate.generate(POINT, 12, tmp_path, seed=1, workers=1, progress=False, rows=60)
     assert contents(tmp_path) == contents(made)
 
 
 def test_a_finished_dataset_is_kept_and_another_is_not_overwritten(made, tmp_path):
     before = (made / f"{POINT}.npz").stat().st_mtime_ns
-    collect.generate(POINT, 12, made, seed=1, workers=1, progress=False, rows=60)
+    generate.generate(POINT, 12, made, seed=1, workers=1, progress=False, rows=60)
     assert (made / f"{POINT}.npz").stat().st_mtime_ns == before
     with pytest.raises(UserError, match="already there, made in another way"):
-        collect.generate(POINT, 12, made, seed=3, workers=1, progress=False, rows=60)
+        generate.generate(POINT, 12, made, seed=3, workers=1, progress=False, rows=60)
 
 
 def fails(_):
@@ -153,7 +155,7 @@ def fails(_):
 
 def test_a_dead_worker_is_one_line(tmp_path):
     with pytest.raises(UserError, match="ended with code 3; run the same command again"):
-        collect.generate(
+        generate.generate(
             "antmaze-medium-navigate-v0", 2, tmp_path, workers=2, progress=False, rows=5, expert={"walk": fails}
         )
 
@@ -173,20 +175,20 @@ def test_a_dead_worker_is_one_line(tmp_path):
 )
 def test_what_cannot_be_made_is_said_before_anything_is_written(tmp_path, task, options, message):
     with pytest.raises(UserError, match=message):
-        collect.generate(task, 2, tmp_path / "out", **{"workers": 1, "progress": False, **options})
+        generate.generate(task, 2, tmp_path / "out", **{"workers": 1, "progress": False, **options})
     assert not list(tmp_path.glob("out/*.npz"))
 
 
 def test_point_actions_are_direction_plus_noise_clipped(monkeypatch):
     steered = []
-    direction = collectors._direction
+    direction = behaviours._direction
 
     def spy(*args):
         steered.append(direction(*args))
         return steered[-1]
 
-    monkeypatch.setattr(collectors, "_direction", spy)
-    episode, counts = collectors.make(POINT, None, {})(np.random.default_rng(0), 1001)
+    monkeypatch.setattr(behaviours, "_direction", spy)
+    episode, counts = behaviours.make(POINT, None, {})(np.random.default_rng(0), 1001)
     heading, actions = np.array(steered), episode["actions"]
     assert np.allclose(np.linalg.norm(heading, axis=1), 1, atol=1e-2)
     expected = np.clip(heading + np.random.default_rng(1).normal(0, 0.5, (50, *heading.shape)), -1, 1)
@@ -199,7 +201,7 @@ def test_point_actions_are_direction_plus_noise_clipped(monkeypatch):
 def test_paths_are_searched_once_per_goal_cell(monkeypatch):
     searched, search = [], Maze._search
     monkeypatch.setattr(Maze, "_search", lambda self, goal: (searched.append(goal), search(self, goal))[1])
-    collector = collectors.make(POINT, None, {})
+    collector = behaviours.make(POINT, None, {})
     collector.maze = Maze(collector.maze.walls)
     for seed in range(3):
         collector(np.random.default_rng(seed), 300)
@@ -207,8 +209,8 @@ def test_paths_are_searched_once_per_goal_cell(monkeypatch):
 
 
 def test_goals_change_when_reached(monkeypatch):
-    monkeypatch.setattr(collectors, "POINT_NOISE", 0.0)
-    collector = collectors.make(POINT, None, {})
+    monkeypatch.setattr(behaviours, "POINT_NOISE", 0.0)
+    collector = behaviours.make(POINT, None, {})
     episode, counts = collector(np.random.default_rng(3), 400)
     visited = {collector.maze.cell(xy) for xy in episode["observations"]}
     assert counts["goals"] >= 2 and len(visited) >= 6
@@ -217,7 +219,7 @@ def test_goals_change_when_reached(monkeypatch):
 
 
 def test_cubes_move_and_plans_succeed():
-    episode, counts = collectors.make(CUBE, None, {})(np.random.default_rng(0), 220)
+    episode, counts = behaviours.make(CUBE, None, {})(np.random.default_rng(0), 220)
     cube = episode["qpos"][:, -7:-5]
     assert np.linalg.norm(cube - cube[0], axis=1).max() > 0.05
     assert counts["plans/cube"] >= 2 and counts["reached/cube"] >= counts["plans/cube"] - 1
@@ -225,7 +227,7 @@ def test_cubes_move_and_plans_succeed():
 
 
 def test_pressing_a_button_flips_it_and_its_neighbours():
-    episode, counts = collectors.make("puzzle-3x3-play-v0", None, {})(np.random.default_rng(2), 120)
+    episode, counts = behaviours.make("puzzle-3x3-play-v0", None, {})(np.random.default_rng(2), 120)
     flips = np.abs(np.diff(episode["button_states"], axis=0)).sum(axis=1)
     assert episode["button_states"].dtype == np.int64 and counts["plans/button"] >= 2
     assert set(flips[flips > 0]) <= {3, 4, 5}
@@ -238,25 +240,25 @@ def test_pressing_a_button_flips_it_and_its_neighbours():
 )
 def test_spoiled_scene_episodes_are_noticed(position, kept):
     info = {"privileged/block_0_pos": np.array(position)}
-    assert collectors.Play("scene-play-v0", None)._healthy(info) is kept
-    assert collectors.Play(CUBE, None)._healthy(info)
+    assert behaviours.Play("scene-play-v0", None)._healthy(info) is kept
+    assert behaviours.Play(CUBE, None)._healthy(info)
 
 
 def test_a_spoiled_episode_is_collected_again(monkeypatch):
     attempts = iter([None, None, ({"observations": np.zeros(1)}, Counter(a=1))])
-    play = collectors.Play("scene-play-v0", None)
+    play = behaviours.Play("scene-play-v0", None)
     monkeypatch.setattr(play, "_attempt", lambda rng, rows: next(attempts))
     _, counts = play(np.random.default_rng(0), 5)
     assert counts == {"a": 1, "rejected": 2}
 
 
 def test_oracles_take_turns_with_their_own_generators():
-    env = envs.build(CUBE, mode="data_collection")
-    envs.give_generator(env, np.random.default_rng(0))
+    env = ogbench.build(CUBE, mode="data_collection")
+    ogbench.give_generator(env, np.random.default_rng(0))
     ob, info = env.reset()
 
     def plan(seed):
-        oracle = collectors.Play(CUBE, env)._oracles(np.random.default_rng(seed))["cube"]
+        oracle = behaviours.Play(CUBE, env)._oracles(np.random.default_rng(seed))["cube"]
         return lambda: (oracle.reset(ob, info), oracle._plan.copy())[1]
 
     a, b, again = plan(0), plan(1), plan(0)
@@ -274,7 +276,7 @@ def test_interpolation_is_scipys():
     rng = np.random.default_rng(0)
     knots = np.cumsum(rng.uniform(0.1, 1, 6)).tolist()
     for values in (rng.normal(size=6), rng.normal(size=(6, 3))):
-        ours, theirs = collectors._linear(knots, values, kind="linear", axis=0), interp1d(knots, values, axis=0)
+        ours, theirs = behaviours._linear(knots, values, kind="linear", axis=0), interp1d(knots, values, axis=0)
         for t in [*np.linspace(knots[0], knots[-1], 41)[:-1], *knots]:
             assert np.allclose(ours(t), theirs(t), atol=1e-12)
 
@@ -286,7 +288,7 @@ def test_walkers_are_told_the_state_and_a_unit_direction():
         seen.append(x)
         return np.zeros(8)
 
-    collector = collectors.make("antmaze-medium-navigate-v0", None, {"walk": expert})
+    collector = behaviours.make("antmaze-medium-navigate-v0", None, {"walk": expert})
     episode, _ = collector(np.random.default_rng(0), 200)
     inputs = np.array(seen)
     assert inputs.shape == (200, 29) and inputs.dtype == np.float32
@@ -297,7 +299,7 @@ def test_walkers_are_told_the_state_and_a_unit_direction():
 
 
 def test_humanoids_are_collected():
-    collector = collectors.make("humanoidmaze-medium-navigate-v0", None, {"walk": lambda x: np.zeros(21)})
+    collector = behaviours.make("humanoidmaze-medium-navigate-v0", None, {"walk": lambda x: np.zeros(21)})
     episode, _ = collector(np.random.default_rng(0), 20)
     assert episode["observations"].shape == (20, 69) and episode["actions"].shape == (20, 21)
 
@@ -307,7 +309,7 @@ def soccer(agent, ball, goal):
         get_agent_ball_xy=lambda: (np.array(agent, float), np.array(ball, float)), cur_goal_xy=np.array(goal, float)
     )
     skills = {"walk": lambda x: ("walk", x), "dribble": lambda x: ("dribble", x)}
-    return collectors.Soccer("antsoccer-arena-navigate-v0", env, skills)
+    return behaviours.Soccer("antsoccer-arena-navigate-v0", env, skills)
 
 
 def test_soccer_walks_to_a_far_ball_and_dribbles_a_near_one():
@@ -335,24 +337,26 @@ def test_soccer_takes_a_detour_when_stuck_and_ends_it_when_there():
 
 def test_soccer_is_collected():
     experts = {"walk": lambda x: np.zeros(8), "dribble": lambda x: np.zeros(8)}
-    episode, _ = collectors.make("antsoccer-arena-navigate-v0", None, experts)(np.random.default_rng(0), 30)
+    episode, _ = behaviours.make("antsoccer-arena-navigate-v0", None, experts)(np.random.default_rng(0), 30)
     assert episode["observations"].shape == (30, 42)
 
 
 def test_pixels_are_collected_with_the_recorded_shadow_size(tmp_path):
-    if render.missing().keys() >= {"egl", "osmesa"}:
+    if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
-    collect.generate("visual-cube-single-play-v0", 1, tmp_path, workers=1, progress=False, rows=2)
-    made = data.load(tmp_path)
+    generate.generate("visual-cube-single-play-v0", 1, tmp_path, workers=1, progress=False, rows=2)
+    made = dataset.load(tmp_path)
     assert made.pixels and made.observations.dtype == np.uint8 and made.observation_shape == (64, 64, 3)
     assert made.provenance["shadow_size"] == 512
-    assert data.mismatches(made.provenance, 4096) and not data.mismatches(made.provenance, 512)
+    assert dataset.mismatches(made.provenance, 4096) and not dataset.mismatches(made.provenance, 512)
 
 
 def test_visual_walkers_act_on_states(tmp_path):
-    if render.missing().keys() >= {"egl", "osmesa"}:
+    if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
     seen = []
     expert = {"walk": lambda x: (seen.append(x.shape), np.zeros(8))[1]}
-    collect.generate("visual-antmaze-medium-navigate-v0", 1, tmp_path, workers=1, progress=False, rows=2, expert=expert)
-    assert set(seen) == {(29,)} and data.load(tmp_path).observation_shape == (64, 64, 3)
+    generate.generate(
+        "visual-antmaze-medium-navigate-v0", 1, tmp_path, workers=1, progress=False, rows=2, expert=expert
+    )
+    assert set(seen) == {(29,)} and dataset.load(tmp_path).observation_shape == (64, 64, 3)

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dualgoal import compare, errors, records, tables, typeset
+from dualgoal import errors
+from dualgoal.paper import filled as compare
+from dualgoal.paper import formats, row_files, tables
 
 GOLDEN = Path(__file__).parent / "golden" / "paper_tables.txt"
 
@@ -31,11 +33,13 @@ def record(table, task, column, means, steps=1000, noisy=None, **settings):
         "run": {"precision": "float32"},
         "hardware": {"device": "cpu"},
     } | settings
-    return records.Record(table, task, column, tuple(range(len(means))), steps, 25, tuple(rows), facts, f"{task}.json")
+    return row_files.Record(
+        table, task, column, tuple(range(len(means))), steps, 25, tuple(rows), facts, f"{task}.json"
+    )
 
 
 def test_the_papers_own_tables_are_the_golden_file():
-    assert typeset.paper_tables() == GOLDEN.read_text()
+    assert formats.paper_tables() == GOLDEN.read_text()
 
 
 def test_highlights_of_the_golden_tables_count_as_published():
@@ -72,7 +76,7 @@ def test_a_filled_cell_has_mean_std_interval_and_the_papers_number():
     assert dual.highlight and not orig.highlight
     gap = found.differences["cube-single-play-v0"]
     assert (gap.mean, gap.seeds, gap.steps) == (26, (4, 4), 1000) and gap.welch[0] < gap.bootstrap[0] < 26
-    assert "Dual minus Orig on cube-single-play-v0: +26.0 points after 1,000 steps" in typeset.text(found)
+    assert "Dual minus Orig on cube-single-play-v0: +26.0 points after 1,000 steps" in formats.text(found)
     assert found.improvement["orig"].probability == 1.0 and found.average_tasks == 1
     assert found.average.slots["dual"].ours.mean == 89 and found.average.slots["dual"].paper == (89, None)
 
@@ -81,14 +85,14 @@ def test_an_average_of_unequal_cells_says_from_what_to_what():
     cube = record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92), steps=200_000)
     scene = record("state_gcivl", "scene-play-v0", "dual", (80, 82), steps=1_000_000)
     filled = compare.fill("state_gcivl", [cube, scene])
-    shown = typeset.markdown(filled)
+    shown = formats.markdown(filled)
     assert "200k-1M x 2-4" in shown.split("average of 2 tasks")[1].splitlines()[0]
-    assert ", 200k x 4" in shown and ", 1M x 2" in shown and "200k-1M x 2-4" in typeset.text(filled)
+    assert ", 200k x 4" in shown and ", 1M x 2" in shown and "200k-1M x 2-4" in formats.text(filled)
 
 
 def test_settings_stand_under_every_form():
     filled = compare.fill("state_gcivl", [record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92))])
-    for form in (typeset.text, typeset.markdown, typeset.latex):
+    for form in (formats.text, formats.markdown, formats.latex):
         shown = form(filled).replace("\\", "").replace("{,}", ",")
         for fact in (
             "steps: 1,000 (paper: 1,000,000)",
@@ -111,7 +115,7 @@ def test_rows_of_different_length_are_not_compared():
     )
     line = next(line for line in filled.lines if line.name == "scene-play-v0")
     assert line.mixed and not any(slot.highlight for slot in line.slots.values())
-    assert not filled.improvement and "different numbers of steps" in typeset.text(filled)
+    assert not filled.improvement and "different numbers of steps" in formats.text(filled)
 
 
 def test_a_shared_run_fills_both_tables_and_an_own_one_goes_first():
@@ -138,14 +142,14 @@ def test_one_seed_has_no_interval_and_says_so():
     filled = compare.fill("state_gcivl", [record("state_gcivl", "scene-play-v0", "dual", (70,))])
     slot = next(line for line in filled.lines if line.name == "scene-play-v0").slots["dual"]
     assert slot.ours.interval is None and slot.inside is None
-    assert "one seed, no interval" in typeset.text(filled)
+    assert "one seed, no interval" in formats.text(filled)
 
 
 def test_a_record_survives_its_file(tmp_path):
     given = record("state_gcivl", "scene-play-v0", "dual", (70, 72))
-    path = records.save(given, tmp_path)
+    path = row_files.save(given, tmp_path)
     assert path.name == "scene-play-v0.dual.1000.json"
-    back = records.load_all(tmp_path)[0]
+    back = row_files.load_all(tmp_path)[0]
     assert (back.rows, back.seeds, back.settings, back.done) == (given.rows, given.seeds, given.settings, 1000)
 
 
@@ -168,13 +172,13 @@ def test_a_bad_row_file_is_named_in_one_line(tmp_path, content, message):
     path = tmp_path / "x.json"
     path.write_text(content)
     with pytest.raises(errors.UserError, match=message) as caught:
-        records.load(path)
+        row_files.load(path)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_latex_escapes_what_it_prints():
-    assert typeset.escape("a_b & 5 % {x} \\ γ") == r"a\_b \& 5 \% \{x\} \textbackslash{} $\gamma$"
-    assert [typeset.short(n) for n in (1_000_000, 200_000, 1_500_000, 1234)] == ["1M", "200k", "1.5M", "1234"]
+    assert formats.escape("a_b & 5 % {x} \\ γ") == r"a\_b \& 5 \% \{x\} \textbackslash{} $\gamma$"
+    assert [formats.short(n) for n in (1_000_000, 200_000, 1_500_000, 1234)] == ["1M", "200k", "1.5M", "1234"]
 
 
 def test_a_puzzle_has_no_simulator_and_no_official_files():

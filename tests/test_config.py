@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualgoal import config
 from dualgoal.algos import ALGOS, GCIVL, NONE
-from dualgoal.config import Run, differences, from_dict, to_dict
 from dualgoal.errors import UserError
 from dualgoal.reps import REPS, Dual
+from dualgoal.runs import config
+from dualgoal.runs.config import Run, differences, from_dict, to_dict
 
 RUN = Run("cube-single-play-v0", Dual(dim=64, hidden=(32, 16)), GCIVL(alpha=3.0), seeds=(0, 7), steps=1000)
 
@@ -30,7 +30,7 @@ def test_every_pair_survives_json(rep, algo):
     st.integers(1, 10**7), st.booleans(),
 )  # fmt: skip
 def test_values_survive_json(discount, seeds, steps, lag):
-    run = dataclasses.replace(RUN, discount=discount, seeds=tuple(seeds), steps=steps, lag=lag)
+    run = dataclasses.replace(RUN, discount=discount, seeds=tuple(seeds), steps=steps, ema_before_update=lag)
     assert from_dict(json.loads(config.canonical(to_dict(run)))) == run
 
 
@@ -69,7 +69,7 @@ def test_bad_values_are_refused(change, words):
         (lambda d: d["rep"].update(dmi=3), "rep.dmi is not an option of Dual"),
         (lambda d: d["rep"].update(name="dula"), "did you mean 'dual'"),
         (lambda d: d.update(steps="many"), "run.steps is 'many'; expected int"),
-        (lambda d: d.update(lag=1), "run.lag is 1; expected bool"),
+        (lambda d: d.update(ema_before_update=1), "run.ema_before_update is 1; expected bool"),
         (lambda d: d["algo"].update(hidden=[1, "x"]), "algo.hidden is 'x'"),
         (lambda d: d.pop("task"), "run.task is missing"),
         (lambda d: d.update(rep=3), "'rep' is 3"),

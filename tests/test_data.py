@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dualgoal import data, npz, validate
+from dualgoal.data import checks, dataset, npz
 from dualgoal.errors import UserError
 
 
@@ -39,7 +39,7 @@ def write(folder, content, name="set.npz"):
 
 def test_the_compact_form_by_hand(tmp_path):
     content = arrays((4, 3))
-    loaded = data.load(write(tmp_path, content))
+    loaded = dataset.load(write(tmp_path, content))
     assert (loaded.rows, loaded.episodes, loaded.observation_shape, loaded.action_dim) == (7, 2, (3,), 2)
     assert loaded.starts.tolist() == [0, 4] and loaded.ends.tolist() == [3, 6]
     assert loaded.valids.tolist() == [True, True, True, False, True, True, False]
@@ -54,7 +54,7 @@ def test_the_compact_form_equals_ogbench(tmp_path):
     from ogbench.utils import load_dataset
 
     path = write(tmp_path, arrays((5, 2, 9)))
-    theirs, ours = load_dataset(path, compact_dataset=True), data.load(path)
+    theirs, ours = load_dataset(path, compact_dataset=True), dataset.load(path)
     assert np.array_equal(theirs["valids"], ours.valids) and np.array_equal(theirs["terminals"], ours.compact_terminals)
     assert np.array_equal(theirs["observations"], ours.observations)
 
@@ -62,72 +62,72 @@ def test_the_compact_form_equals_ogbench(tmp_path):
 def test_float64_files_become_float32_and_other_keys_are_ignored(tmp_path):
     content = arrays()
     wide = {key: value.astype(np.float64) for key, value in content.items()} | {"qpos": np.zeros((12, 9))}
-    loaded = data.load(write(tmp_path, wide))
+    loaded = dataset.load(write(tmp_path, wide))
     assert loaded.observations.dtype == loaded.actions.dtype == np.float32 and loaded.terminals.dtype == bool
     assert np.array_equal(loaded.observations, content["observations"])
 
 
 def test_discrete_actions(tmp_path):
     content = arrays() | {"actions": np.arange(12) % 5}
-    loaded = data.load(write(tmp_path, content))
+    loaded = dataset.load(write(tmp_path, content))
     assert loaded.discrete and loaded.action_dim == 5 and loaded.actions.dtype == np.int32
 
 
 def test_a_folder_is_searched_by_task_and_split(tmp_path):
     first = write(tmp_path, arrays(), "a-v0.npz")
     write(tmp_path, arrays((6,)), "a-v0-val.npz")
-    assert data.load(tmp_path).task == "a-v0" and data.load(tmp_path).rows == 12
-    assert data.load(tmp_path, split="val").rows == data.load(first, split="val").rows == 6
+    assert dataset.load(tmp_path).task == "a-v0" and dataset.load(tmp_path).rows == 12
+    assert dataset.load(tmp_path, split="val").rows == dataset.load(first, split="val").rows == 6
     write(tmp_path, arrays((7, 7)), "b-v0.npz")
-    assert data.load(tmp_path, "b-v0").rows == 14
+    assert dataset.load(tmp_path, "b-v0").rows == 14
     with pytest.raises(UserError, match=r"holds 2 datasets \(a-v0, b-v0\)"):
-        data.load(tmp_path)
+        dataset.load(tmp_path)
     with pytest.raises(UserError, match="b-v0-val.npz: no such dataset"):
-        data.load(tmp_path, "b-v0", split="val")
+        dataset.load(tmp_path, "b-v0", split="val")
     with pytest.raises(UserError, match="unknown split"):
-        data.load(tmp_path, "b-v0", split="test")
+        dataset.load(tmp_path, "b-v0", split="test")
 
 
 def test_large_images_are_mapped_not_read(tmp_path, monkeypatch):
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(data, "MAP_ABOVE", 0)
+    monkeypatch.setattr(dataset, "MAP_ABOVE", 0)
     content = images(20)
     path = write(tmp_path, content)
     reads = []
     read = npz.Archive.read
     monkeypatch.setattr(npz.Archive, "read", lambda self, key, *a: (reads.append(key), read(self, key, *a))[1])
-    loaded = data.load(path)
+    loaded = dataset.load(path)
     assert isinstance(loaded.observations, np.memmap) and "observations" not in reads
     assert np.array_equal(loaded.observations, content["observations"])
     assert loaded.provenance["shadow_size"] == 4096, "files without a record count as official"
     made = [(p, p.stat().st_mtime_ns) for p in sorted((tmp_path / "cache" / "mapped").iterdir())]
-    assert data.load(path).provenance["sha256"] == npz.sha256(path) and len(made) == 2
+    assert dataset.load(path).provenance["sha256"] == npz.sha256(path) and len(made) == 2
     assert made == [(p, p.stat().st_mtime_ns) for p in sorted((tmp_path / "cache" / "mapped").iterdir())]
     write(tmp_path, images(30))
     os.utime(path, ns=(1, 1))
-    assert data.load(path).rows == 30, "a changed file is mapped anew"
+    assert dataset.load(path).rows == 30, "a changed file is mapped anew"
     assert len(list((tmp_path / "cache" / "mapped").iterdir())) == 2, "and the stale map is gone"
 
 
 def test_maps_need_room(tmp_path, monkeypatch):
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(data, "MAP_ABOVE", 0)
-    monkeypatch.setattr(validate, "free_disk", lambda folder: 10)
+    monkeypatch.setattr(dataset, "MAP_ABOVE", 0)
+    monkeypatch.setattr(checks, "free_disk", lambda folder: 10)
     with pytest.raises(UserError, match="set DUALGOAL_CACHE to a larger disk"):
-        data.load(write(tmp_path, images()))
+        dataset.load(write(tmp_path, images()))
 
 
 def test_a_changed_file_no_longer_matches_its_record(tmp_path):
     path = write(tmp_path, arrays(), "a-v0.npz")
     record = {"task": "a-v0", "seed": 3, "files": {"a-v0.npz": {"sha256": npz.sha256(path)}}}
     (tmp_path / "a-v0.json").write_text(json.dumps(record))
-    assert data.load(path).provenance["seed"] == 3
+    assert dataset.load(path).provenance["seed"] == 3
     write(tmp_path, arrays(seed=1), "a-v0.npz")
     with pytest.raises(UserError, match="a-v0.npz: its SHA-256 is not the one in a-v0.json"):
-        data.load(path)
+        dataset.load(path)
     (tmp_path / "a-v0.json").write_text("{")
     with pytest.raises(UserError, match="a-v0.json: not readable as JSON"):
-        data.load(path)
+        dataset.load(path)
 
 
 def changed(**changes):
@@ -171,23 +171,23 @@ def put(row, value):
 )
 def test_what_is_wrong_is_said_in_one_line_with_file_key_and_row(tmp_path, content, message):
     with pytest.raises(UserError, match=message) as caught:
-        data.load(write(tmp_path, content))
+        dataset.load(write(tmp_path, content))
     assert "set.npz" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_pickled_objects_are_refused(tmp_path):
     np.savez(tmp_path / "set.npz", **(arrays() | {"observations": np.array([{"a": 1}] * 12, dtype=object)}))
     with pytest.raises(UserError, match="set.npz: 'observations' holds pickled Python objects, which are never loaded"):
-        data.load(tmp_path / "set.npz")
+        dataset.load(tmp_path / "set.npz")
 
 
 @pytest.mark.parametrize("raw", [b"", b"PK", b"hello world" * 100, b"\x93NUMPY\x01\x00"])
 def test_what_is_no_zip_is_said_so(tmp_path, raw):
     (tmp_path / "set.npz").write_bytes(raw)
     with pytest.raises(UserError, match="set.npz: not a readable npz"):
-        data.load(tmp_path / "set.npz")
+        dataset.load(tmp_path / "set.npz")
     with pytest.raises(UserError, match="no such dataset"):
-        data.load(tmp_path / "none.npz")
+        dataset.load(tmp_path / "none.npz")
 
 
 def claim(folder, shape: tuple[int, ...], filler: bytes = b""):
@@ -202,27 +202,27 @@ def claim(folder, shape: tuple[int, ...], filler: bytes = b""):
 
 def test_a_member_cannot_claim_more_than_it_holds(tmp_path):
     with pytest.raises(UserError, match=r"'observations' claims shape \(12, 300000000000\).*holds 5 bytes"):
-        data.load(claim(tmp_path, (12, 300_000_000_000), b"hello"))
+        dataset.load(claim(tmp_path, (12, 300_000_000_000), b"hello"))
 
 
 def test_a_member_cannot_claim_more_than_the_machine_has(tmp_path, monkeypatch):
     monkeypatch.setattr(npz, "memory_bytes", lambda: 100)
     with pytest.raises(UserError, match="'observations' claims .* GiB, more than the"):
-        data.load(write(tmp_path, arrays()))
+        dataset.load(write(tmp_path, arrays()))
 
 
 def test_data_of_another_task_is_noticed(tmp_path):
     path = write(tmp_path, arrays(dim=28), "cube-single-play-v0.npz")
     with pytest.raises(UserError, match="cube-single-play-v0.npz: 'actions' have size 2 but .* takes 5"):
-        data.load(path)
+        dataset.load(path)
     with pytest.raises(UserError, match=r"'observations' have shape \(28,\) but scene-play-v0 gives \(40,\)"):
-        data.load(path, "scene-play-v0")
+        dataset.load(path, "scene-play-v0")
 
 
 def test_columns_first_is_refused_rather_than_scrambled(tmp_path):
     np.savez(tmp_path / "set.npz", **(arrays() | {"observations": np.asfortranarray(arrays()["observations"])}))
     with pytest.raises(UserError, match="stored column by column"):
-        data.load(tmp_path / "set.npz")
+        dataset.load(tmp_path / "set.npz")
 
 
 def test_the_same_arrays_give_the_same_bytes(tmp_path):
@@ -270,7 +270,7 @@ def test_a_mutated_file_loads_rightly_or_fails_in_one_line(tmp_path, compressed,
     path = tmp_path / "set.npz"
     path.write_bytes(mutate(VALID[compressed], changes))
     try:
-        loaded = data.load(path)
+        loaded = dataset.load(path)
     except UserError as problem:
         assert "set.npz" in str(problem) and "\n" not in str(problem)
         return
@@ -288,7 +288,7 @@ def test_damage_that_once_got_through(tmp_path, before, after):
     assert before in VALID[False]
     path.write_bytes(VALID[False].replace(before, after))
     with pytest.raises(UserError, match="set.npz") as problem:
-        data.load(path)
+        dataset.load(path)
     assert "\n" not in str(problem.value)
 
 
@@ -311,7 +311,7 @@ DAMAGE = {
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     damage=st.lists(
-        st.tuples(st.sampled_from(validate.REQUIRED), st.sampled_from(sorted(DAMAGE)), st.integers(0, 1000)),
+        st.tuples(st.sampled_from(checks.REQUIRED), st.sampled_from(sorted(DAMAGE)), st.integers(0, 1000)),
         min_size=1,
         max_size=3,
     )
@@ -330,11 +330,11 @@ def test_mutated_arrays_load_rightly_or_fail_in_one_line(tmp_path, damage):
     path = tmp_path / "set.npz"
     np.savez(path, **content)
     try:
-        loaded = data.load(path)
+        loaded = dataset.load(path)
     except UserError as problem:
         assert "set.npz" in str(problem) and "\n" not in str(problem)
         return
     assert loaded.rows == len(loaded.observations) == len(loaded.actions)
     assert np.diff(loaded.ends, prepend=-1).min() >= 2 and loaded.ends[-1] == loaded.rows - 1
     assert np.isfinite(loaded.observations).all() and loaded.observations.dtype == np.float32
-    assert loaded.discrete or np.abs(loaded.actions).max() <= 1 + validate.SLACK
+    assert loaded.discrete or np.abs(loaded.actions).max() <= 1 + checks.SLACK

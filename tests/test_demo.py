@@ -2,8 +2,9 @@
 
 import pytest
 
-from dualgoal import demo, train
-from dualgoal.journal import Journal
+from dualgoal.cli import demo
+from dualgoal.files import Journal
+from dualgoal.runs import train
 from tiny import untrained
 
 

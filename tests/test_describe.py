@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dualgoal import describe, npz
+from dualgoal.data import info, npz
 from dualgoal.errors import UserError
 
 MAZE = "pointmaze-medium-navigate-v0"
@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 
 def test_the_numbers(folder):
-    shown = describe.info(folder)
+    shown = info.info(folder)
     assert json.loads(json.dumps(shown)) == shown
     train = shown["train"]
     assert (train["rows"], train["episodes"], shown["val"]["rows"]) == (40, 2, 10)
@@ -36,14 +36,14 @@ def test_the_numbers(folder):
 
 
 def test_the_table(folder):
-    text = describe.text(describe.info(folder / f"{MAZE}.npz"))
+    text = info.text(info.info(folder / f"{MAZE}.npz"))
     assert "7 to 33" in text and "(40, 2) float32" in text and "-2 to 21.5" in text
 
 
 def test_the_picture(folder):
     from matplotlib.image import imread
 
-    shown = describe.info(folder, plot=folder / "where")
+    shown = info.info(folder, plot=folder / "where")
     picture = imread(shown["plot"])
     assert shown["plot"].endswith("where.png") and picture.shape[2] == 4 and picture.std() > 0.1
 
@@ -55,8 +55,8 @@ def test_only_mazes_have_a_picture(tmp_path):
     }  # fmt: skip
     npz.save(tmp_path / "own.npz", content)
     with pytest.raises(UserError, match="only mazes have a floor plan"):
-        describe.info(tmp_path, plot=tmp_path / "p.png")
-    assert "val" not in describe.info(tmp_path)
+        info.info(tmp_path, plot=tmp_path / "p.png")
+    assert "val" not in info.info(tmp_path)
 
 
 def test_pictures_of_images_use_the_simulator_state(tmp_path):
@@ -67,7 +67,7 @@ def test_pictures_of_images_use_the_simulator_state(tmp_path):
     }  # fmt: skip
     npz.save(tmp_path / f"{task}.npz", content)
     with pytest.raises(UserError, match="images without 'qpos'"):
-        describe.info(tmp_path, plot=tmp_path / "p.png")
+        info.info(tmp_path, plot=tmp_path / "p.png")
     npz.save(tmp_path / f"{task}.npz", content | {"qpos": np.ones((4, 15), np.float32)})
-    shown = describe.info(tmp_path, plot=tmp_path / "p.png")
+    shown = info.info(tmp_path, plot=tmp_path / "p.png")
     assert (tmp_path / "p.png").stat().st_size > 1000 and shown["train"]["observations"]["max"] == 0

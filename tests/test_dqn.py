@@ -8,11 +8,11 @@ from jax import random
 
 from dualgoal.agent import Agent
 from dualgoal.algos.dqn import DQN
-from dualgoal.data import Dataset
+from dualgoal.data.dataset import Dataset
 from dualgoal.errors import UserError
+from dualgoal.interface import Batch, Condition, Spec
 from dualgoal.reps import Orig
 from dualgoal.sampler import to_device
-from dualgoal.types import Batch, Condition, Spec
 
 SPEC = Spec(observation_shape=(2,), action_dim=3, discrete=True, discount=0.5, batch_size=4)
 pytestmark = [pytest.mark.filterwarnings("error"), pytest.mark.usefixtures("quick_compile")]
@@ -78,7 +78,7 @@ def ring(size=6, episodes=300, length=10):
 
 
 def test_values_converge_to_the_exact_ones():
-    spec = Spec((6,), 3, discrete=True, discount=0.9, batch_size=128, lr=1e-3, tau=0.05, success="state")
+    spec = Spec((6,), 3, discrete=True, discount=0.9, batch_size=128, lr=1e-3, tau=0.05, reached_by="state")
     agent, data, key = Agent(Orig(), DQN(hidden=(64, 64)), spec), to_device(ring()), random.key(0)
 
     @jax.jit

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from jax import lax, random
 
-from dualgoal import encoders
-from dualgoal.encoders import FEATURES, PAD, Conv, Early, Impala, Late, Stack, fuse, shift
-from dualgoal.types import Spec
+from dualgoal.interface import Spec
+from dualgoal.nets import encoders
+from dualgoal.nets.encoders import FEATURES, PAD, Conv, Early, Impala, Late, Stack, fuse, shift
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 

@@ -10,7 +10,8 @@ import mujoco  # on purpose before our package, as users do: the backend is then
 import numpy as np
 import pytest
 
-from dualgoal import data, envs, render, tasks
+from dualgoal.data import dataset
+from dualgoal.envs import ogbench, rendering, tasks
 from dualgoal.errors import UserError
 
 STATE = [
@@ -25,12 +26,12 @@ STATE = [
 PIXELS = ["visual-antmaze-medium-navigate-v0", "visual-cube-single-play-v0"]
 
 
-def roll(env: envs.SeededEnv, seed: int, steps: int, task_id: int | None = None) -> list[np.ndarray]:
+def roll(env: ogbench.SeededEnv, seed: int, steps: int, task_id: int | None = None) -> list[np.ndarray]:
     """Every observation of an episode whose actions are a function of the seed, the goal first."""
     return list(rolling(env, seed, steps, task_id))
 
 
-def rolling(env: envs.SeededEnv, seed: int, steps: int, task_id: int | None = None):
+def rolling(env: ogbench.SeededEnv, seed: int, steps: int, task_id: int | None = None):
     rng = np.random.default_rng(seed + 1000)
     obs, info = env.reset(seed, task_id)
     yield info["goal"]
@@ -48,11 +49,11 @@ def same(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
 
 @pytest.mark.parametrize("task", [*STATE, *PIXELS])
 def test_an_episode_is_a_function_of_task_and_seed(task):
-    if envs.is_pixels(task) and (problems := render.missing()).keys() >= {"egl", "osmesa"}:
+    if ogbench.is_pixels(task) and (problems := rendering.missing()).keys() >= {"egl", "osmesa"}:
         pytest.skip(f"no headless rendering on this machine: {problems}")
-    steps = 2 if envs.is_pixels(task) else 8
+    steps = 2 if ogbench.is_pixels(task) else 8
     before = np.random.get_state()  # noqa: NPY002 (the point is that nobody moves it)
-    fresh, used = envs.make(task, shadow_size=512), envs.make(task, shadow_size=512)
+    fresh, used = ogbench.make(task, shadow_size=512), ogbench.make(task, shadow_size=512)
     first, known = roll(fresh, 3, steps), tasks.TASKS[task]
     assert {obs.shape for obs in first} == {known.observation_shape} == {fresh.observation_shape}
     assert (fresh.action_dim, fresh.max_steps, fresh.num_tasks) == (known.action_dim, known.max_steps, 5)
@@ -79,7 +80,8 @@ def test_another_process_sees_the_same_episodes():
         " for t in sys.argv[2:]}))\n"
     )
     here = {
-        task: hashlib.sha256(b"".join(o.tobytes() for o in roll(envs.make(task), 3, 4))).hexdigest() for task in STATE
+        task: hashlib.sha256(b"".join(o.tobytes() for o in roll(ogbench.make(task), 3, 4))).hexdigest()
+        for task in STATE
     }
     folder = str(Path(__file__).parent)
     there = subprocess.run([sys.executable, "-c", code, folder, *STATE], capture_output=True, text=True, check=True)
@@ -87,7 +89,7 @@ def test_another_process_sees_the_same_episodes():
 
 
 def test_tasks_differ_and_a_drawn_task_follows_the_seed():
-    env = envs.make("pointmaze-large-navigate-v0")
+    env = ogbench.make("pointmaze-large-navigate-v0")
     assert env.num_tasks == 5 and env.max_steps == 1000
     episodes = [env.reset(0, k) for k in range(1, 6)]
     assert len({(*obs, *info["goal"]) for obs, info in episodes}) == 5
@@ -99,7 +101,7 @@ def test_tasks_differ_and_a_drawn_task_follows_the_seed():
 
 
 def test_start_and_goal_have_their_own_noise():
-    env = envs.make("pointmaze-medium-navigate-v0")
+    env = ogbench.make("pointmaze-medium-navigate-v0")
     offsets = []
     for seed in range(30):
         obs, info = env.reset(seed, 1)
@@ -112,11 +114,11 @@ def test_start_and_goal_have_their_own_noise():
 
 
 def test_episodes_end_at_the_limit_and_at_the_goal():
-    env = envs.make("cube-single-play-v0")
+    env = ogbench.make("cube-single-play-v0")
     env.reset(0, 1)
     flags = [env.step(np.zeros(5))[2:4] for _ in range(env.max_steps)]
     assert flags[-1] == (False, True) and not any(truncated for _, truncated in flags[:-1])
-    maze = envs.make("pointmaze-medium-navigate-v0")
+    maze = ogbench.make("pointmaze-medium-navigate-v0")
     maze.reset(0, 3)
     maze.raw.set_xy(maze.raw.cur_goal_xy)
     _, reward, terminated, _, info = maze.step(np.zeros(2))
@@ -124,9 +126,9 @@ def test_episodes_end_at_the_limit_and_at_the_goal():
 
 
 def test_shadow_size_reaches_the_renderer():
-    if render.missing().keys() >= {"egl", "osmesa"}:
+    if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
-    maze = envs.make("visual-antmaze-medium-navigate-v0", shadow_size=256)
+    maze = ogbench.make("visual-antmaze-medium-navigate-v0", shadow_size=256)
     assert maze.raw.model.vis.quality.shadowsize == 256
     obs, info = maze.reset(0, 1)
     assert obs.shape == (64, 64, 3) and obs.dtype == np.uint8 and obs.std() > 5
@@ -135,8 +137,8 @@ def test_shadow_size_reaches_the_renderer():
 
 
 def test_maze_geometry_and_paths():
-    maze = envs.maze("antmaze-medium-navigate-v0")
-    assert maze is envs.maze("antmaze-medium-navigate-v0")
+    maze = ogbench.maze("antmaze-medium-navigate-v0")
+    assert maze is ogbench.maze("antmaze-medium-navigate-v0")
     assert maze.centre((1, 1)) == (0.0, 0.0) and maze.centre((6, 3)) == (8.0, 20.0)
     assert all(maze.cell(np.add(maze.centre(c), (1.9, -1.9))) == c for c in maze.cells)
     table = maze.distances((6, 6))
@@ -148,13 +150,13 @@ def test_maze_geometry_and_paths():
     assert maze.next_cell((0, 1), (6, 6)) == (1, 1), "a point pressed into a wall walks back into the maze"
     straight = [c for c in maze.cells if c not in maze.vertices]
     assert (2, 1) not in straight and (3, 3) in straight
-    assert envs.maze("scene-play-v0") is None
-    assert not envs.maze("antsoccer-arena-navigate-v0").walls[1:-1, 1:-1].any()
+    assert ogbench.maze("scene-play-v0") is None
+    assert not ogbench.maze("antsoccer-arena-navigate-v0").walls[1:-1, 1:-1].any()
 
 
 def test_maze_steps_agree_with_ogbench():
-    env = envs.make("pointmaze-large-navigate-v0").raw
-    maze = envs.maze("pointmaze-large-navigate-v0")
+    env = ogbench.make("pointmaze-large-navigate-v0").raw
+    maze = ogbench.maze("pointmaze-large-navigate-v0")
     for goal in maze.vertices[::4]:
         for here in maze.cells:
             theirs, table = env.get_oracle_subgoal(maze.centre(here), maze.centre(goal))
@@ -165,40 +167,40 @@ def test_maze_steps_agree_with_ogbench():
 @pytest.mark.parametrize("name", ["cube-sinlge-play-v0", "cube-single-v0", "nonsense", "antmaze-teleport-navigate-v0"])
 def test_unknown_tasks_are_named(name):
     with pytest.raises(UserError, match=f"unknown task '{name}'"):
-        envs.make(name)
+        ogbench.make(name)
 
 
 def test_mismatched_simulators_are_named():
-    here = data.simulators()
+    here = dataset.simulators()
     made = {"versions": {"mujoco": "3.1.6", "ogbench": here["ogbench"]}, "shadow_size": 512}
-    with pytest.warns(data.Mismatch, match=rf"mujoco 3\.1\.6.*mujoco {here['mujoco']}"):
-        envs.make("pointmaze-medium-navigate-v0", made_with=made)
-    (line,) = data.mismatches({"versions": here, "shadow_size": 512}, shadow_size=4096)
+    with pytest.warns(dataset.Mismatch, match=rf"mujoco 3\.1\.6.*mujoco {here['mujoco']}"):
+        ogbench.make("pointmaze-medium-navigate-v0", made_with=made)
+    (line,) = dataset.mismatches({"versions": here, "shadow_size": 512}, shadow_size=4096)
     assert "512" in line and "4096" in line
-    assert data.mismatches({"versions": here, "shadow_size": 512}) == data.mismatches({}) == []
+    assert dataset.mismatches({"versions": here, "shadow_size": 512}) == dataset.mismatches({}) == []
     assert here["mujoco"] == mujoco.__version__
 
 
 def test_a_dataset_is_rendered_as_it_was_made():
-    if render.missing().keys() >= {"egl", "osmesa"}:
+    if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
-    env = envs.make("visual-antmaze-medium-navigate-v0", made_with={"shadow_size": 128})
+    env = ogbench.make("visual-antmaze-medium-navigate-v0", made_with={"shadow_size": 128})
     assert env.raw.model.vis.quality.shadowsize == 128
 
 
 def test_no_renderer_is_said_in_one_line(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "disable")
-    monkeypatch.setattr(render, "missing", lambda: {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"})
+    monkeypatch.setattr(rendering, "missing", lambda: {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"})
     with pytest.raises(UserError, match=r"visual-cube-single-play-v0.*libEGL\.so\.1.*libOSMesa\.so\.8.*libosmesa6"):
-        envs.make("visual-cube-single-play-v0")
+        ogbench.make("visual-cube-single-play-v0")
 
 
 def test_the_backend_is_chosen_but_never_overruled(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "glfw")
-    assert render.choose() == "glfw"
+    assert rendering.choose() == "glfw"
     monkeypatch.delenv("MUJOCO_GL")
-    monkeypatch.setattr(render.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(rendering.platform, "system", lambda: "Linux")
     for problems, expected in (({}, "egl"), ({"egl": "x"}, "osmesa"), ({"egl": "x", "osmesa": "y"}, "disable")):
         monkeypatch.delenv("MUJOCO_GL", raising=False)
-        monkeypatch.setattr(render, "missing", lambda problems=problems: problems)
-        assert render.choose() == expected
+        monkeypatch.setattr(rendering, "missing", lambda problems=problems: problems)
+        assert rendering.choose() == expected

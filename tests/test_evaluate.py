@@ -9,10 +9,11 @@ import time
 import numpy as np
 import pytest
 
-from dualgoal import data, evaluate, policy, rollout, train
+from dualgoal.data import dataset
 from dualgoal.errors import UserError
-from dualgoal.evaluate import Pool, jobs_for
-from dualgoal.rollout import BLOCK, Episode, episodes
+from dualgoal.runs import evaluate, policy, train, worker
+from dualgoal.runs.evaluate import Pool, jobs_for
+from dualgoal.runs.worker import BLOCK, Episode, episodes
 from tiny import make_data, tiny_run, untrained
 
 
@@ -89,7 +90,7 @@ def test_blocks_are_the_same_for_any_number_of_episodes(tmp_path):
     assert blocks == [(4, 1, 0, 5), (4, 1, 5, 5), (4, 1, 10, 2), (4, 2, 0, 5)]
     assert len(jobs) == 2 * 5 * 3
     films = [j for j in jobs_for(tmp_path, 10, (4, 2), 12, video=True) if j.video]
-    assert [j.task for j in films] == [1, 2, 3, 4, 5] and {j.first for j in films} == {rollout.VIDEO_EPISODE}
+    assert [j.task for j in films] == [1, 2, 3, 4, 5] and {j.first for j in films} == {worker.VIDEO_EPISODE}
 
 
 def test_a_film_has_the_goal_beside_it_and_is_a_real_video(tmp_path, monkeypatch):
@@ -99,11 +100,11 @@ def test_a_film_has_the_goal_beside_it_and_is_a_real_video(tmp_path, monkeypatch
     (episode,) = episodes([Line()], Recorder(), 1, 0, 1, film=film)
     assert len(film) == episode.length + 1 and film[0].shape == (8, 20, 3)
     thinned: list = []
-    monkeypatch.setattr(rollout, "FRAMES", Line().max_steps // 3)
+    monkeypatch.setattr(worker, "FRAMES", Line().max_steps // 3)
     episodes([Line()], Recorder(), 1, 0, 1, film=thinned)
     assert len(thinned) == 1 + -(-episode.length // 3), "every third frame and the last"
     assert film[0][0, 0, 0] == 0 and film[0][0, 9, 0] == 255 and film[0][0, 19, 0] == 200
-    rollout._write_video(tmp_path / "v" / "a.mp4", [np.repeat(np.repeat(f, 4, 0), 4, 1) for f in film])
+    worker._write_video(tmp_path / "v" / "a.mp4", [np.repeat(np.repeat(f, 4, 0), 4, 1) for f in film])
     frame = imageio.get_reader(tmp_path / "v" / "a.mp4").get_data(0)
     assert frame.shape == (32, 80, 3) and frame[:, :30].mean() < 60 < 150 < frame[:, 50:].mean()
 
@@ -197,8 +198,8 @@ def test_another_simulator_than_the_datasets_is_named(path, tmp_path):
     moved = tmp_path / "run"
     shutil.copytree(path, moved)
     facts = json.loads((moved / "config.json").read_text())
-    here = data.simulators()["mujoco"]
-    facts["dataset"]["versions"] = {**data.simulators(), "mujoco": "3.1.6-other"}
+    here = dataset.simulators()["mujoco"]
+    facts["dataset"]["versions"] = {**dataset.simulators(), "mujoco": "3.1.6-other"}
     (moved / "config.json").write_text(json.dumps(facts))
-    with pytest.warns(data.Mismatch, match=f"made with mujoco 3.1.6-other, evaluated with mujoco {here}"):
+    with pytest.warns(dataset.Mismatch, match=f"made with mujoco 3.1.6-other, evaluated with mujoco {here}"):
         evaluate.evaluate(moved, episodes=1, seeds=(0,), workers=1, random=True)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from dualgoal import collect, data, experts
+from dualgoal.collect import experts, generate
+from dualgoal.data import dataset
 from dualgoal.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -33,8 +34,8 @@ def test_gelu_matches_jax():
 def test_a_file_collects_and_is_recorded(tmp_path):
     file = tmp_path / "e.safetensors"
     save_file(WALK, file)
-    collect.generate("antmaze-medium-navigate-v0", 1, tmp_path / "d", workers=1, progress=False, rows=5, expert=file)
-    plan = data.load(tmp_path / "d").provenance["plan"]
+    generate.generate("antmaze-medium-navigate-v0", 1, tmp_path / "d", workers=1, progress=False, rows=5, expert=file)
+    plan = dataset.load(tmp_path / "d").provenance["plan"]
     assert len(plan["expert"]) == 64
 
 

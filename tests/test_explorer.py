@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dualgoal import envs, explorer
+from dualgoal.envs import ogbench
 from dualgoal.errors import UserError
+from dualgoal.report import distances
 
 MEDIUM = "pointmaze-medium-navigate-v0"
 
@@ -26,7 +27,7 @@ class Known:
 
 
 def use(monkeypatch, policy):
-    monkeypatch.setattr("dualgoal.policy.load", lambda path, seed=None: policy)
+    monkeypatch.setattr("dualgoal.runs.policy.load", lambda path, seed=None: policy)
 
 
 def steps_between(maze, a, b):
@@ -34,10 +35,10 @@ def steps_between(maze, a, b):
 
 
 def test_a_maze_without_its_data_is_shown_on_a_grid_and_exact_distances_correlate(monkeypatch, tmp_path):
-    maze = envs.maze(MEDIUM)
+    maze = ogbench.maze(MEDIUM)
     use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: 20 * steps_between(maze, o, g)))
-    table = explorer.explore(tmp_path, states=120, goals=8)
-    assert explorer.valid(json.loads(json.dumps(table, allow_nan=False)))
+    table = distances.explore(tmp_path, states=120, goals=8)
+    assert distances.valid(json.loads(json.dumps(table, allow_nan=False)))
     assert table["kind"] == "maze" and table["correlation"] == pytest.approx(1) and len(table["goals"]) == 8
     assert all(maze.free(maze.cell(point)) for point in table["points"])
     assert len(table["walls"]) == int(maze.walls.sum()) and table["correlations"] == [1.0] * 8
@@ -47,9 +48,9 @@ def test_a_maze_without_its_data_is_shown_on_a_grid_and_exact_distances_correlat
 
 
 def test_a_wrong_distance_does_not_correlate(monkeypatch, tmp_path):
-    maze = envs.maze(MEDIUM)
+    maze = ogbench.maze(MEDIUM)
     use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: -steps_between(maze, o, g)))
-    assert explorer.explore(tmp_path, states=60, goals=5)["correlation"] == pytest.approx(-1)
+    assert distances.explore(tmp_path, states=60, goals=5)["correlation"] == pytest.approx(-1)
 
 
 def test_manipulation_is_embedded_by_its_distances(monkeypatch, tmp_path):
@@ -61,7 +62,7 @@ def test_manipulation_is_embedded_by_its_distances(monkeypatch, tmp_path):
     terminals = np.arange(rows) % 100 == 99
     np.savez_compressed(file, observations=observations, actions=np.zeros((rows, 5), np.float32), terminals=terminals)
     use(monkeypatch, Known("cube-single-play-v0", (28,), lambda o, g: float(np.linalg.norm(o[:2] - g[:2])), file))
-    table = explorer.explore(tmp_path, states=100, goals=20)
+    table = distances.explore(tmp_path, states=100, goals=20)
     assert table["kind"] == "embedding" and table["exact"] is None and "correlation" not in table
     points = np.array(table["points"])
     radius = np.linalg.norm(points, axis=1)
@@ -71,24 +72,24 @@ def test_manipulation_is_embedded_by_its_distances(monkeypatch, tmp_path):
 def test_without_data_manipulation_says_what_to_give(monkeypatch, tmp_path):
     use(monkeypatch, Known("cube-single-play-v0", (28,), lambda o, g: 0.0))
     with pytest.raises(UserError, match="give --data"):
-        explorer.explore(tmp_path)
+        distances.explore(tmp_path)
 
 
 def test_infinite_distances_become_gaps(monkeypatch, tmp_path):
     use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: np.inf if o[0] > 10 else 1.0))
-    table = explorer.explore(tmp_path, states=60, goals=4)
+    table = distances.explore(tmp_path, states=60, goals=4)
     assert any(None in row for row in table["learned"])
     json.dumps(table, allow_nan=False)
 
 
 def test_the_kept_table_serves_until_there_is_a_newer_checkpoint(monkeypatch, tmp_path):
-    maze = envs.maze(MEDIUM)
+    maze = ogbench.maze(MEDIUM)
     use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: steps_between(maze, o, g)))
-    explorer.save(tmp_path, states=40, goals=3)
-    assert explorer.kept(tmp_path)["step"] == 7
+    distances.save(tmp_path, states=40, goals=3)
+    assert distances.kept(tmp_path)["step"] == 7
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step-000000008.json").write_text("{}")
-    assert explorer.kept(tmp_path) is None
+    assert distances.kept(tmp_path) is None
 
 
 @pytest.mark.parametrize("spoil", [
@@ -105,9 +106,9 @@ def test_the_kept_table_serves_until_there_is_a_newer_checkpoint(monkeypatch, tm
 def test_a_foreign_table_is_not_shown(spoil):
     table = {"format": 1, "kind": "maze", "seed": 0, "step": 1, "points": [[0, 0], [1, 1]], "goals": [0], "exact": None,
              "learned": [[0, 1]], "walls": [[0, 0, 4]], "cell": 4.0}  # fmt: skip
-    assert explorer.valid(table)
+    assert distances.valid(table)
     spoil(table)
-    assert not explorer.valid(table)
+    assert not distances.valid(table)
 
 
 def test_images_are_shown_by_their_distances_and_in_smaller_numbers(monkeypatch, tmp_path):
@@ -119,8 +120,8 @@ def test_images_are_shown_by_their_distances_and_in_smaller_numbers(monkeypatch,
         file, observations=images, actions=np.zeros((rows, 5), np.float32), terminals=np.arange(rows) % 50 == 49
     )
     use(monkeypatch, Known(task, (64, 64, 3), lambda o, g: abs(float(o[0, 0, 0]) - float(g[0, 0, 0])), file))
-    table = explorer.explore(tmp_path)
+    table = distances.explore(tmp_path)
     assert (len(table["points"]), len(table["goals"]), table["kind"]) == (160, 24, "embedding")
     # Shades lie on a line, so the first direction of the embedding orders them.
     along, step = np.array(table["points"])[:, 0], np.array(table["learned"])[:, table["goals"][0]]
-    assert explorer.valid(table) and np.ptp(along) > 0 and step[0] == 0
+    assert distances.valid(table) and np.ptp(along) > 0 and step[0] == 0

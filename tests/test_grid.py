@@ -12,12 +12,12 @@ import numpy as np
 from jax import random
 
 import small
-from dualgoal import program
+from dualgoal import loop
 from dualgoal.agent import Agent
 from dualgoal.algos import NONE
+from dualgoal.interface import Spec
 from dualgoal.reps import Dual
 from dualgoal.sampler import Data
-from dualgoal.types import Spec
 
 SIDE, GAMMA, KAPPA = 5, 0.95, 0.98
 SEEDS, STEPS = (0, 1, 2), 4000
@@ -41,7 +41,7 @@ def walks(episodes=100, length=101) -> Data:
 
 def learned_distances(success: str, seeds=SEEDS) -> np.ndarray:
     """(seeds, states, goals)."""
-    spec = Spec((SIDE**2,), 4, discrete=True, discount=GAMMA, batch_size=256, lr=1e-3, tau=0.02, success=success)
+    spec = Spec((SIDE**2,), 4, discrete=True, discount=GAMMA, batch_size=256, lr=1e-3, tau=0.02, reached_by=success)
     agent = Agent(Dual(dim=32, expectile=KAPPA, hidden=(64, 64)), NONE["none"](), spec)
     data = walks()
 
@@ -53,7 +53,7 @@ def learned_distances(success: str, seeds=SEEDS) -> np.ndarray:
         return agent.distance(state.params, states[s], states[g], key).reshape(SIDE**2, SIDE**2)
 
     keys = jax.vmap(random.key)(jnp.array(seeds))
-    start = jax.jit(jax.vmap(agent.init), compiler_options=program.in_a_hurry())(keys)
+    start = jax.jit(jax.vmap(agent.init), compiler_options=loop.in_a_hurry())(keys)
     return np.asarray(jax.jit(lambda *given: jax.lax.map(train, given))(start, keys))  # in turns, as on any CPU
 
 

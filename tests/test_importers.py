@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dualgoal import data, importers
+from dualgoal.data import dataset, importing
 from dualgoal.errors import UserError
 
 LENGTHS = (4, 6, 3, 5)
@@ -29,13 +29,13 @@ def flat(made, **names):
 
 
 def both(folder, name="own"):
-    return data.load(folder, name), data.load(folder, name, split="val")
+    return dataset.load(folder, name), dataset.load(folder, name, split="val")
 
 
 def test_other_key_names_are_recognised(tmp_path):
     made = episodes()
     np.savez(tmp_path / "own.npz", **flat(made, observations="obs", actions="Action", terminals="dones"))
-    file = importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    file = importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
     train, val = both(tmp_path / "out")
     assert file == tmp_path / "out" / "own.npz" and (train.episodes, val.episodes) == (3, 1)
     assert np.array_equal(train.observations, np.concatenate([o for o, _ in made[:3]]))
@@ -47,15 +47,15 @@ def test_other_key_names_are_recognised(tmp_path):
 def test_strange_names_are_given_by_hand(tmp_path):
     np.savez(tmp_path / "own.npz", **flat(episodes(), observations="x", terminals="stop"))
     with pytest.raises(UserError, match=r"own.npz: no array looks like observations .*--key observations=NAME"):
-        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
     with pytest.raises(UserError, match="no array 'y' to use as observations"):
-        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"observations": "y"})
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"observations": "y"})
     with pytest.raises(UserError, match="no key is called 'goals'"):
-        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"goals": "y"})
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"goals": "y"})
     with pytest.raises(UserError, match="'observations' is not a pair"):
-        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=["observations"])
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=["observations"])
     keys = ["observations=x", "terminals=stop"]
-    importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=keys, task="mine")
+    importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=keys, task="mine")
     assert both(tmp_path / "out", "mine")[0].rows == sum(LENGTHS[:3])
 
 
@@ -69,7 +69,7 @@ def test_transitions_get_their_last_state_back(tmp_path):
         "timeouts": np.concatenate([np.arange(n) == n - 1 for n in LENGTHS]),
     }
     np.savez(tmp_path / "own.npz", **content)
-    importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
     train, val = both(tmp_path / "out")
     assert np.array_equal(train.observations, np.concatenate([o for o, _ in made[:3]]))
     assert np.array_equal(val.actions[:-1], made[3][1]) and not val.actions[-1].any()
@@ -80,7 +80,7 @@ def test_a_folder_of_episodes(tmp_path):
     (tmp_path / "own").mkdir()
     for k, (observations, actions) in enumerate(made):
         np.savez(tmp_path / "own" / f"{k:03d}.npz", state=observations, action=actions)
-    importers.import_dataset(tmp_path / "own", tmp_path / "out")
+    importing.import_dataset(tmp_path / "own", tmp_path / "out")
     train, val = both(tmp_path / "out")
     assert (train.episodes, val.episodes, train.rows) == (21, 2, 126)
     assert np.array_equal(val.observations, np.concatenate([made[9][0], made[19][0]])), "every tenth is held out"
@@ -91,8 +91,8 @@ def test_images_keep_their_bytes_and_get_channels_last(tmp_path):
     (tmp_path / "own").mkdir()
     for k in range(2):
         np.savez(tmp_path / "own" / f"{k}.npz", images=pictures[k], actions=np.zeros((4, 2)))
-    importers.import_dataset(tmp_path / "own", tmp_path / "out")
-    train = data.load(tmp_path / "out")
+    importing.import_dataset(tmp_path / "own", tmp_path / "out")
+    train = dataset.load(tmp_path / "out")
     assert train.pixels and train.observation_shape == (8, 8, 3)
     assert np.array_equal(train.observations, np.moveaxis(pictures[0], 1, -1))
 
@@ -102,9 +102,9 @@ def test_actions_are_scaled_only_when_asked(tmp_path):
     content["actions"] = content["actions"] * [4.0, 0.0] + [1.0, 2.0]
     np.savez(tmp_path / "own.npz", **content)
     with pytest.raises(UserError, match=r"outside \[-1, 1\]; rescale them .*--scale-actions"):
-        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    importers.import_dataset(tmp_path / "own.npz", tmp_path / "out", scale_actions=True)
+    importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", scale_actions=True)
     train, val = both(tmp_path / "out")
     scale = train.provenance["action_range"]
     low, high = np.array(scale["low"]), np.array(scale["high"])
@@ -117,8 +117,8 @@ def test_actions_are_scaled_only_when_asked(tmp_path):
 def test_discrete_actions_with_a_column_become_flat(tmp_path):
     content = flat(episodes()) | {"actions": (np.arange(sum(LENGTHS)) % 4)[:, None]}
     np.savez(tmp_path / "own.npz", **content)
-    importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
-    assert data.load(tmp_path / "out").discrete
+    importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    assert dataset.load(tmp_path / "out").discrete
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_discrete_actions_with_a_column_become_flat(tmp_path):
 def test_what_cannot_be_imported_is_one_line_and_writes_nothing(tmp_path, change, message):
     np.savez(tmp_path / "own.npz", **(flat(episodes()) | change))
     with pytest.raises(UserError, match=message) as caught:
-        importers.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
     assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
 
 
@@ -144,16 +144,16 @@ def test_episodes_must_agree_and_targets_be_free(tmp_path):
     for k, dim in enumerate((3, 4)):
         np.savez(tmp_path / "own" / f"{k}.npz", obs=np.zeros((5, dim)), actions=np.zeros((4, 2)))
     with pytest.raises(UserError, match="1.npz: observations and actions of shapes .* but earlier episodes have"):
-        importers.import_dataset(tmp_path / "own", tmp_path / "out")
+        importing.import_dataset(tmp_path / "own", tmp_path / "out")
     np.savez(tmp_path / "own" / "1.npz", obs=np.zeros((5, 3)), actions=np.zeros((4, 2)))
-    importers.import_dataset(tmp_path / "own", tmp_path / "out")
+    importing.import_dataset(tmp_path / "own", tmp_path / "out")
     with pytest.raises(UserError, match="already there"):
-        importers.import_dataset(tmp_path / "own", tmp_path / "out")
+        importing.import_dataset(tmp_path / "own", tmp_path / "out")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="holds no npz file"):
-        importers.import_dataset(tmp_path / "empty", tmp_path / "out")
+        importing.import_dataset(tmp_path / "empty", tmp_path / "out")
     with pytest.raises(UserError, match="no such file"):
-        importers.import_dataset(tmp_path / "nothing.npz", tmp_path / "out")
+        importing.import_dataset(tmp_path / "nothing.npz", tmp_path / "out")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Minari about data without an environment
@@ -180,20 +180,20 @@ def test_minari_datasets(tmp_path, monkeypatch):
         action_space=spaces.Box(-1, 1, (2,), np.float32),
     )  # fmt: skip
     with pytest.raises(UserError, match=r"observations are dicts \(.*position \(3,\).*--observation-keys"):
-        importers.import_dataset("minari:own/test-v0", tmp_path / "out")
+        importing.import_dataset("minari:own/test-v0", tmp_path / "out")
     with pytest.raises(UserError, match="no part 'speed'"):
-        importers.import_dataset("minari:own/test-v0", tmp_path / "out", observation_keys=["speed"])
-    importers.import_dataset("minari:own/test-v0", tmp_path / "out", observation_keys=["position", "goal"])
+        importing.import_dataset("minari:own/test-v0", tmp_path / "out", observation_keys=["speed"])
+    importing.import_dataset("minari:own/test-v0", tmp_path / "out", observation_keys=["position", "goal"])
     train, val = both(tmp_path / "out", "test-v0")
     assert train.observation_shape == (4,) and (train.episodes, val.episodes) == (3, 1)
     assert np.array_equal(train.observations[:5, :3], made[0][0])
     assert np.array_equal(train.actions[:4], made[0][1]) and not train.actions[4].any()
-    importers.import_dataset(
+    importing.import_dataset(
         tmp_path / "minari" / "own" / "test-v0", tmp_path / "out", observation_keys=["position"], task="again"
     )
-    assert data.load(tmp_path / "out", "again").observation_shape == (3,)
+    assert dataset.load(tmp_path / "out", "again").observation_shape == (3,)
     with pytest.raises(UserError, match="Minari cannot open it"):
-        importers.import_dataset(tmp_path_with_broken_minari(tmp_path), tmp_path / "out")
+        importing.import_dataset(tmp_path_with_broken_minari(tmp_path), tmp_path / "out")
 
 
 def tmp_path_with_broken_minari(tmp_path):

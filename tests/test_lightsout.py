@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dualgoal import lightsout, tabular
+from dualgoal.envs import lightsout_puzzle
+from dualgoal.envs.lightsout import LightsOut
+from dualgoal.envs.lightsout_puzzle import TASKS, Puzzle, anchor_distances, distance, linear_table, press, search
 from dualgoal.errors import UserError
-from dualgoal.lightsout import TASKS, Puzzle, anchor_distances, distance, linear_table, press, search
-from dualgoal.lightsout_env import LightsOut
+from dualgoal.theory import processes
 
 SMALL = ["1x1", "1x4", "2x2", "2x3", "3x3", "3x4", "4x4"]  # 2x3 and 4x4 are singular
 sizes = st.builds(Puzzle, st.integers(1, 3), st.integers(1, 4))
@@ -26,7 +27,7 @@ def test_toggles_by_hand():
 @pytest.mark.parametrize("size", TASKS)
 def test_published_distances_of_every_task(size):
     puzzle = Puzzle.parse(size)
-    starts, goals = lightsout.task_boards(puzzle)
+    starts, goals = lightsout_puzzle.task_boards(puzzle)
     expected = [task.distance for task in TASKS[size]]
     assert distance(puzzle, starts, goals).tolist() == expected
     table = linear_table(puzzle)
@@ -36,7 +37,7 @@ def test_published_distances_of_every_task(size):
 
 def test_published_distances_by_search():
     puzzle = Puzzle(4, 5)
-    starts, goals = lightsout.task_boards(puzzle)
+    starts, goals = lightsout_puzzle.task_boards(puzzle)
     table = search(puzzle)
     assert table[puzzle.numbers(starts ^ goals)].tolist() == [4, 10, 14, 16, 20]
     third = search(puzzle, int(puzzle.numbers(starts[2])))
@@ -53,7 +54,7 @@ def test_three_ways_agree_on_any_start(puzzle, seed):
     np.testing.assert_array_equal(by_search, search(puzzle)[every ^ np.uint32(start)])
     np.testing.assert_array_equal(by_search, linear_table(puzzle)[every ^ np.uint32(start)])
     by_presses = np.asarray(distance(puzzle, puzzle.boards(np.uint32(start)), puzzle.boards(every)))
-    np.testing.assert_array_equal(by_presses, np.where(by_search == lightsout.UNREACHABLE, np.inf, by_search))
+    np.testing.assert_array_equal(by_presses, np.where(by_search == lightsout_puzzle.UNREACHABLE, np.inf, by_search))
 
 
 @pytest.mark.parametrize("size", SMALL)
@@ -65,10 +66,10 @@ def test_tables_agree(size):
 def test_the_puzzle_is_a_process_with_these_distances():
     puzzle = Puzzle(2, 3)
     every = np.arange(2**6, dtype=np.uint32)
-    process = tabular.Process((every[:, None] ^ puzzle.masks)[..., None], np.ones((64, 6, 1)))
+    process = processes.Process((every[:, None] ^ puzzle.masks)[..., None], np.ones((64, 6, 1)))
     boards = puzzle.boards(every)
     np.testing.assert_array_equal(
-        tabular.distances(process, 0.95), np.asarray(distance(puzzle, boards[:, None], boards[None]))
+        processes.distances(process, 0.95), np.asarray(distance(puzzle, boards[:, None], boards[None]))
     )
 
 
@@ -81,10 +82,12 @@ def test_singular_board_takes_the_lightest_of_its_coset():
     assert len(puzzle.quiet) == 4 and not puzzle.invertible
     assert not (puzzle.quiet_patterns @ puzzle.toggles % 2).any()
     table = search(puzzle)
-    assert (table != lightsout.UNREACHABLE).sum() == 2**12 and table[table != lightsout.UNREACHABLE].max() == 7
+    assert (table != lightsout_puzzle.UNREACHABLE).sum() == 2**12 and table[
+        table != lightsout_puzzle.UNREACHABLE
+    ].max() == 7
     corner = np.zeros(16, np.uint8)
     corner[0] = 1
-    assert np.isinf(distance(puzzle, np.zeros(16), corner)) == (table[1] == lightsout.UNREACHABLE)
+    assert np.isinf(distance(puzzle, np.zeros(16), corner)) == (table[1] == lightsout_puzzle.UNREACHABLE)
     with pytest.raises(UserError, match="rank 12 of 16"):
         anchor_distances(puzzle, np.zeros((1, 16)), corner)
 
@@ -113,26 +116,26 @@ def test_large_boards_need_no_table():
 @given(st.sampled_from(["3x3", "4x5", "4x6"]), st.integers(0, 2**32 - 1))
 def test_anchor_map_is_the_distances_affine_and_injective(size, seed):
     puzzle, rng = Puzzle.parse(size), np.random.default_rng(seed)
-    anchors, boards = lightsout.random_boards(puzzle, 64, rng), lightsout.random_boards(puzzle, 50, rng)
+    anchors, boards = lightsout_puzzle.random_boards(puzzle, 64, rng), lightsout_puzzle.random_boards(puzzle, 50, rng)
     phi = np.asarray(anchor_distances(puzzle, anchors, boards))
     np.testing.assert_array_equal(phi, np.asarray(distance(puzzle, anchors[None], boards[:, None])))
     unit = np.asarray(anchor_distances(puzzle, anchors, puzzle.toggles))  # one press from the dark board each
     zero = np.asarray(anchor_distances(puzzle, anchors, np.zeros(puzzle.buttons)))
-    x = np.asarray(lightsout.presses(puzzle, boards))
+    x = np.asarray(lightsout_puzzle.presses(puzzle, boards))
     np.testing.assert_array_equal(phi, zero + x @ (unit - zero))
     assert np.linalg.matrix_rank(unit - zero) == puzzle.buttons
 
 
 def test_representation_is_unique_for_every_board():
     puzzle = Puzzle(3, 3)
-    anchors = lightsout.random_boards(puzzle, 64, np.random.default_rng(0))
+    anchors = lightsout_puzzle.random_boards(puzzle, 64, np.random.default_rng(0))
     phi = np.asarray(anchor_distances(puzzle, anchors, puzzle.boards(np.arange(512))))
     assert len(np.unique(phi, axis=0)) == 512
 
 
 def test_press_is_pure_and_cancels_itself():
     puzzle = Puzzle(4, 5)
-    boards = jnp.asarray(lightsout.random_boards(puzzle, 8, np.random.default_rng(0)), jnp.float32)
+    boards = jnp.asarray(lightsout_puzzle.random_boards(puzzle, 8, np.random.default_rng(0)), jnp.float32)
     buttons = jnp.arange(8)
     once = jax.jit(jax.vmap(lambda b, a: press(puzzle, b, a)))(boards, buttons)
     np.testing.assert_array_equal(once, (boards + puzzle.toggles[:8]) % 2)
@@ -142,16 +145,16 @@ def test_press_is_pure_and_cancels_itself():
 
 def test_random_dataset_is_presses():
     puzzle = Puzzle(3, 3)
-    data = lightsout.random_dataset(puzzle, episodes=200, length=25, seed=1)
+    data = lightsout_puzzle.random_dataset(puzzle, episodes=200, length=25, seed=1)
     assert data.rows == 200 * 26 and data.episodes == 200 and data.discrete and data.action_dim == 9
     now = np.flatnonzero(~data.terminals)
     expected = (data.observations[now] + puzzle.toggles[data.actions[now]]) % 2
     np.testing.assert_array_equal(data.observations[now + 1], expected)
     assert data.observations.dtype == np.float32 and data.actions.dtype == np.int32
     assert abs(data.observations[data.starts].mean() - 0.5) < 0.05 and len(np.unique(data.actions)) == 9
-    again = lightsout.random_dataset(puzzle, episodes=200, length=25, seed=1)
+    again = lightsout_puzzle.random_dataset(puzzle, episodes=200, length=25, seed=1)
     assert data.provenance == again.provenance
-    assert data.provenance["sha256"] != lightsout.random_dataset(puzzle, 200, seed=2).provenance["sha256"]
+    assert data.provenance["sha256"] != lightsout_puzzle.random_dataset(puzzle, 200, seed=2).provenance["sha256"]
 
 
 @pytest.mark.parametrize("size", ["3x3", "4x4"])
@@ -197,7 +200,7 @@ def test_environment_pictures():
         (lambda: Puzzle.parse("99x99"), "at most 1024"),
         (lambda: search(Puzzle.parse("8x8")), "2\\^64 boards does not fit in memory; .* up to 24 buttons"),
         (lambda: linear_table(Puzzle.parse("5x5")), "up to 24 buttons"),
-        (lambda: lightsout.task_boards(Puzzle(3, 4)), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
+        (lambda: lightsout_puzzle.task_boards(Puzzle(3, 4)), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
         (lambda: Puzzle(2, 2).read("01/2"), "2 rows of 2"),
         (lambda: LightsOut("3x3").reset(options={"task_id": 6}), "1 to 5"),
         (lambda: LightsOut("3x3").reset(options={"goal": [2] * 9}), "'goal'"),

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from dualgoal import config, lightsout, policy, store
-from dualgoal import lightsout_experiment as experiment
+from dualgoal.envs import lightsout_puzzle
+from dualgoal.envs.lightsout import ANCHORS, Seeded, View
+from dualgoal.envs.lightsout_puzzle import Puzzle
 from dualgoal.errors import UserError
-from dualgoal.journal import read_rows
-from dualgoal.lightsout import Puzzle
-from dualgoal.lightsout_env import ANCHORS, Seeded, View
+from dualgoal.files import read_rows
+from dualgoal.paper import lightsout as experiment
 from dualgoal.reps import Dual, Orig
-from dualgoal.rollout import episodes
+from dualgoal.runs import config, directory, policy
+from dualgoal.runs.worker import episodes
 
 SMALL = {"algo.hidden": [64, 64], "batch_size": 64, "lr": 2e-3, "tau": 0.05}
 
@@ -21,7 +22,7 @@ def test_preset_is_table_t8():
     assert run.algo.hidden == (1024,) * 4 and run.seeds == (0, 1, 2, 3) and run.episodes == 15
     goals = run.algo.streams["value"]
     assert (goals.current, goals.geometric, goals.uniform, goals.random) == (0.2, 0, 0.5, 0.3)
-    assert run.success == "state" and run.eval_every == 100_000
+    assert run.reached_by == "state" and run.eval_every == 100_000
     assert isinstance(run.rep, Orig) and isinstance(experiment.preset("4x5", "dual").rep, Dual)
     assert config.from_dict(config.to_dict(run)) == run
     ids = {experiment.preset(size, rep).id for size in ("4x5", "4x6") for rep in experiment.REPS}
@@ -65,15 +66,15 @@ def test_a_run_is_an_ordinary_run(solved):
     rows = read_rows(solved / "eval.jsonl")
     assert len(rows) == 10 * 2 * 5 and {row["task"] for row in rows} == {1, 2, 3, 4, 5}
     assert all(row["success"] in (0.0, 1.0) and row["successes"] == 15 * row["success"] for row in rows)
-    assert store.read_run(solved).task == "lightsout-3x3-ideal-standardised"
+    assert directory.read_run(solved).task == "lightsout-3x3-ideal-standardised"
     first, last = ([row for row in rows if row["step"] == step] for step in (250, 2500))
     assert np.mean([row["success"] for row in first]) < 0.5
     assert [row["length"] for row in last] == 2 * [2, 5, 8, 9, 7]  # optimal, both seeds
 
 
 def test_on_device_and_environment_agree(solved):
-    env = Seeded(store.read_run(solved).task)
-    for step in store.steps(solved):
+    env = Seeded(directory.read_run(solved).task)
+    for step in directory.steps(solved):
         loaded = policy.load(solved, seed=1, step=step)
         for row in [r for r in read_rows(solved / "eval.jsonl") if r["step"] == step and r["seed"] == 1]:
             played = episodes([env], loaded.act_block, row["task"], first=0, count=1)[0]
@@ -81,7 +82,7 @@ def test_on_device_and_environment_agree(solved):
 
 
 def test_running_again_finds_it_complete_and_other_data_are_refused(solved):
-    run = store.read_run(solved)
+    run = directory.read_run(solved)
     before = (solved / "eval.jsonl").read_bytes()
     experiment.lightsout_run(run, solved, trajectories=1000, quiet=True)
     assert (solved / "eval.jsonl").read_bytes() == before
@@ -107,11 +108,11 @@ def asked(monkeypatch):
 def test_experiment_takes_every_open_choice(asked):
     experiment.experiment(
         "x", "3x3", "ideal", seeds=(0,), steps=40, batch_size=16, hidden=(16,), scaling="standardised",
-        network="onehot", double=True, loss="huber", success="row", trajectories=50, anchor_seed=3,
+        network="onehot", double=True, loss="huber", reached_by="row", trajectories=50, anchor_seed=3,
     )  # fmt: skip
     experiment.experiment("x", "4x5", "dual", hidden=(32,))
     (run, options), (learned, _) = asked
-    assert run.task == "lightsout-3x3-ideal-standardised-anchors3" and run.success == "row"
+    assert run.task == "lightsout-3x3-ideal-standardised-anchors3" and run.reached_by == "row"
     assert (run.algo.network, run.algo.double, run.algo.loss, run.eval_every) == ("onehot", True, "huber", 4)
     assert options["trajectories"] == 50
     assert learned.rep.hidden == learned.algo.hidden == (32,) and learned.task == "lightsout-4x5"
@@ -145,7 +146,7 @@ def test_bad_input_says_what_is_possible(use, words):
 
 
 def test_evaluation_tasks_are_the_published_ones():
-    starts, goals = lightsout.task_boards(Puzzle(4, 6))
+    starts, goals = lightsout_puzzle.task_boards(Puzzle(4, 6))
     env = Seeded("lightsout-4x6")
     for task in range(5):
         board, info = env.reset(seed=0, task_id=task + 1)

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from dualgoal import machine, train
+from dualgoal import machine
+from dualgoal.runs import train
 
 two_cores = pytest.mark.skipif(sys.platform != "linux" or machine.cores() < 2, reason="needs Linux and two cores")
 

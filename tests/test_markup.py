@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dualgoal import markup
-from dualgoal.markup import Markup, join, tag
+from dualgoal.report import html
+from dualgoal.report.html import Markup, join, tag
 
 TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=40)
 
@@ -39,7 +39,7 @@ def test_text_and_attributes_survive_a_parser(text, value):
 @PATIENT
 @given(st.recursive(TEXT | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner)))
 def test_data_cannot_end_its_script_and_comes_back(value):
-    page = markup.data(value, id="x")
+    page = html.data(value, id="x")
     inside = page[page.index(">") + 1 : -len("</script>")]
     assert "<" not in inside and json.loads(inside) == value
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from jax import random
 
-from dualgoal import kernels, nets
-from dualgoal.types import Spec
+from dualgoal.fast import activations
+from dualgoal.interface import Spec
+from dualgoal.nets import heads
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
@@ -37,7 +38,7 @@ def numbers(tree):
 
 def test_gelu_is_the_tanh_form():
     x = np.linspace(-4, 4, 41)
-    np.testing.assert_allclose(kernels.gelu(jnp.asarray(x, jnp.float32)), tanh_gelu(x), atol=1e-6)
+    np.testing.assert_allclose(activations.gelu(jnp.asarray(x, jnp.float32)), tanh_gelu(x), atol=1e-6)
     erf_form = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     assert np.abs(tanh_gelu(x) - erf_form).max() > 1e-4, "the two forms can be told apart at this tolerance"
 
@@ -45,7 +46,7 @@ def test_gelu_is_the_tanh_form():
 @pytest.mark.parametrize(("members", "scale"), [(None, 1.0), (2, 1.0), (2, 1e-3)])
 def test_mlp_normalises_after_the_activation_and_ends_linear(members, scale):
     """With inputs of scale 1e-3 the first variance is about 1e-6: an epsilon of 1e-5 would shrink it threefold."""
-    mlp = nets.MLP(random.key(0), 5, (7, 6), 4, SPEC, members)
+    mlp = heads.MLP(random.key(0), 5, (7, 6), 4, SPEC, members)
     if scale == 1:  # no parameter is 0 or 1
         mlp = jax.tree.map(lambda x: x + 0.1 * random.normal(random.key(x.size), x.shape), mlp)
     x = scale * random.normal(random.key(1), (3, 5))
@@ -62,7 +63,7 @@ def test_mlp_normalises_after_the_activation_and_ends_linear(members, scale):
 
 
 def test_members_are_independent_and_glorot_uniform():
-    layer = nets.Linear(random.key(0), 300, 200, members=2)
+    layer = heads.Linear(random.key(0), 300, 200, members=2)
     limit = math.sqrt(6 / 500)
     assert np.abs(layer.w).max() <= limit
     for w in np.asarray(layer.w):
@@ -73,7 +74,7 @@ def test_members_are_independent_and_glorot_uniform():
 
 
 def test_actor_head_is_small_and_its_body_unnormalised():
-    actor = nets.Actor(random.key(0), SPEC, (256, 256))
+    actor = heads.Actor(random.key(0), SPEC, (256, 256))
     assert normed(actor.mlp) == [False, False]
     limit = math.sqrt(6 * 0.01 / (256 + 3))
     assert 0.99 * limit < np.abs(actor.head.w).max() <= limit
@@ -85,7 +86,7 @@ def test_actor_head_is_small_and_its_body_unnormalised():
 
 
 def test_bottleneck_third_layer_is_linear_and_heads_are_lecun():
-    net = nets.Bottleneck(random.key(0), SPEC, (64, 64, 400), 300)
+    net = heads.Bottleneck(random.key(0), SPEC, (64, 64, 400), 300)
     assert normed(net.trunk) == [True, True, False]
     for head in (net.mean, net.log_std):
         assert np.asarray(head.w).std() == pytest.approx(math.sqrt(1 / 400), rel=0.01)
@@ -101,28 +102,28 @@ def test_shapes_of_the_heads():
     s, z, a, t = jnp.ones((4, 5)), jnp.ones((4, 5)), jnp.ones((4, 3)), jnp.ones((4, 1))
     shape = lambda make, *inputs: jax.eval_shape(lambda: make()(*inputs)).shape
     key = random.key(0)
-    assert shape(lambda: nets.Value(key, SPEC, (8,)), s, z) == (2, 4)
-    assert shape(lambda: nets.Value(key, SPEC, (8,), extra=3), s, z, a) == (2, 4)
-    assert shape(lambda: nets.Value(key, SPEC, (8,), members=None), s, z) == (4,)
-    assert shape(lambda: nets.Flow(key, SPEC, (8,)), s, z, a, t) == (4, 3)
-    assert shape(lambda: nets.Embedding(key, (5,), 6, (8,), SPEC), s) == (2, 4, 6)
-    assert shape(lambda: nets.Embedding(key, (5,), 6, (8,), SPEC, members=None), s) == (4, 6)
+    assert shape(lambda: heads.Value(key, SPEC, (8,)), s, z) == (2, 4)
+    assert shape(lambda: heads.Value(key, SPEC, (8,), extra=3), s, z, a) == (2, 4)
+    assert shape(lambda: heads.Value(key, SPEC, (8,), members=None), s, z) == (4,)
+    assert shape(lambda: heads.Flow(key, SPEC, (8,)), s, z, a, t) == (4, 3)
+    assert shape(lambda: heads.Embedding(key, (5,), 6, (8,), SPEC), s) == (2, 4, 6)
+    assert shape(lambda: heads.Embedding(key, (5,), 6, (8,), SPEC, members=None), s) == (4, 6)
 
 
 def test_an_embedding_hands_on_the_average_of_its_members():
-    embedding, s = nets.Embedding(random.key(0), (5,), 6, (8,), SPEC), jnp.ones((4, 5))
+    embedding, s = heads.Embedding(random.key(0), (5,), 6, (8,), SPEC), jnp.ones((4, 5))
     np.testing.assert_allclose(embedding.mean(s), np.asarray(embedding(s)).mean(axis=0), rtol=1e-5)
 
 
 def test_flow_ends_in_an_ordinary_layer_after_normalised_ones():
-    flow = nets.Flow(random.key(0), SPEC, (256, 256))
+    flow = heads.Flow(random.key(0), SPEC, (256, 256))
     assert normed(flow.mlp) == [True, True, False]
     assert np.abs(flow.mlp.layers[-1].w).max() == pytest.approx(math.sqrt(6 / (256 + 3)), rel=0.02)
 
 
 def test_half_precision_keeps_parameters_outputs_and_coordinates():
     """A maze coordinate must not be rounded before the first layer has seen it: at 20, bfloat16 has steps of 0.125."""
-    full, half = (nets.MLP(random.key(0), 5, (512, 64), 4, spec) for spec in (SPEC, HALF))
+    full, half = (heads.MLP(random.key(0), 5, (512, 64), 4, spec) for spec in (SPEC, HALF))
     x = 20 + random.uniform(random.key(1), (64, 5), minval=-0.05, maxval=0.05)
     assert half(x).dtype == jnp.float32
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(half))

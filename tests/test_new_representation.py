@@ -10,9 +10,9 @@ import pytest
 from jax import random
 
 import small
-from dualgoal import config
 from dualgoal.algos import ALGOS
 from dualgoal.reps import REPS
+from dualgoal.runs import config
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 

@@ -15,7 +15,7 @@ from jax import random
 import small
 from dualgoal.agent import Agent
 from dualgoal.algos import ALGOS
-from dualgoal.encoders import Impala
+from dualgoal.nets.encoders import Impala
 from dualgoal.reps import REPS
 
 pytestmark = pytest.mark.usefixtures("quick_compile")

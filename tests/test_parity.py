@@ -14,7 +14,7 @@ import pytest
 from jax import random
 
 import small
-from dualgoal.types import Batch, Frames, Goals
+from dualgoal.interface import Batch, Frames, Goals
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 

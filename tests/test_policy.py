@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dualgoal
-from dualgoal import export, store
 from dualgoal.errors import UserError
+from dualgoal.runs import directory, export
 from tiny import make_data, untrained
 
 
@@ -75,7 +75,7 @@ def test_a_run_from_elsewhere_is_checked_before_memory_is_taken(path, tmp_path, 
     (tmp_path / "b" / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=r"array '.*' is .*, expected .*1000000"):
         dualgoal.load(tmp_path / "b")
-    store.checkpoint_path(tmp_path / "b", 40).write_bytes(b"\x80\x04N.")
+    directory.checkpoint_path(tmp_path / "b", 40).write_bytes(b"\x80\x04N.")
     with pytest.raises(UserError, match="bytes instead of"):
         dualgoal.load(tmp_path / "b")
 

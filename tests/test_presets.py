@@ -2,7 +2,10 @@
 
 import pytest
 
-from dualgoal import config, errors, presets, tasks
+from dualgoal import errors
+from dualgoal.envs import tasks
+from dualgoal.paper import settings
+from dualgoal.runs import config
 
 REPS = ("orig", "vib", "vip", "tra", "byol", "dual")
 
@@ -42,7 +45,7 @@ def cells():
 def test_there_are_276_cells_and_every_one_is_the_papers():
     count = 0
     for task, rep, algo, gamma, dim, kappa, beta, alpha in cells():
-        run = config.to_dict(presets.preset(task, rep, algo))
+        run = config.to_dict(settings.preset(task, rep, algo))
         where = f"{task} {rep} {algo}"
         visual = task.startswith("visual")
         assert (run["rep"]["name"], run["algo"]["name"], run["task"]) == (rep, algo, task), where
@@ -67,7 +70,7 @@ def test_there_are_276_cells_and_every_one_is_the_papers():
 
 
 def test_gciql_follows_ogbench():
-    alphas = {task.family: presets.preset(name, "dual", "gciql").algo.alpha for name, task in tasks.TASKS.items()}
+    alphas = {task.family: settings.preset(name, "dual", "gciql").algo.alpha for name, task in tasks.TASKS.items()}
     assert alphas == {
         "pointmaze": 0.003,
         "antmaze": 0.3,
@@ -82,7 +85,7 @@ def test_gciql_follows_ogbench():
 def test_the_released_commands_differ_in_exactly_the_listed_cells():
     differing = set()
     for task, rep, algo, *_ in cells():
-        paper, code = presets.preset(task, rep, algo), presets.preset(task, rep, algo, source="code")
+        paper, code = settings.preset(task, rep, algo), settings.preset(task, rep, algo, source="code")
         for change in config.differences(paper, code):
             differing.add((algo, rep, task if "giant" in task and algo == "gcivl" else "*", change))
     assert differing == {
@@ -95,10 +98,10 @@ def test_the_released_commands_differ_in_exactly_the_listed_cells():
 
 def test_overrides_reach_the_run_and_its_parts():
     options = {"rep.dim": 32, "algo.alpha": 3}
-    run = presets.preset("scene-play-v0", "dual", "gcivl", steps=5_000, seeds=(0, 1), **options)
+    run = settings.preset("scene-play-v0", "dual", "gcivl", steps=5_000, seeds=(0, 1), **options)
     assert (run.steps, run.seeds, run.rep.dim, run.algo.alpha) == (5_000, (0, 1), 32, 3.0)
     assert run.eval_every == 500 and len(run.eval_steps) == 10
-    assert presets.preset("scene-play-v0", "dual", "gcivl", steps=5_000, eval_every=2_500).eval_steps == (2_500, 5_000)
+    assert settings.preset("scene-play-v0", "dual", "gcivl", steps=5_000, eval_every=2_500).eval_steps == (2_500, 5_000)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +114,10 @@ def test_overrides_reach_the_run_and_its_parts():
 )
 def test_unknown_names_are_one_line(args, message):
     with pytest.raises(errors.UserError, match=message) as caught:
-        presets.preset(*args)
+        settings.preset(*args)
     assert "\n" not in str(caught.value)
 
 
 def test_an_option_of_another_part_is_refused():
     with pytest.raises(errors.UserError, match="beta"):
-        presets.preset("scene-play-v0", "dual", "gcivl", **{"rep.beta": 0.1})
+        settings.preset("scene-play-v0", "dual", "gcivl", **{"rep.beta": 0.1})

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dualgoal import cli, tasks
+from dualgoal.cli import main
+from dualgoal.envs import tasks
 from tiny import make_data
 
 ROOT = Path(__file__).parent.parent
@@ -54,7 +55,7 @@ def workplace(tmp_path, monkeypatch):
 
 
 def test_every_command_of_the_readme_runs(workplace, capsys, monkeypatch, quick_compile):
-    from dualgoal import reproduce
+    from dualgoal.paper import reproduce
 
     done = []
     monkeypatch.setattr(reproduce, "_do", lambda job, *rest: done.append(job.cell.name))  # trained below and elsewhere
@@ -66,7 +67,7 @@ def test_every_command_of_the_readme_runs(workplace, capsys, monkeypatch, quick_
             continue
         for line in block.strip().splitlines():
             words = smaller(shlex.split(line.split("#")[0])[1:])
-            status = cli.main(words)
+            status = main.main(words)
             assert status == 0, f"{line}: {capsys.readouterr().err}"
             ran.append(words[0])
     assert {"train", "eval", "report", "export", "data", "list", "reproduce"} <= set(ran)
@@ -82,6 +83,6 @@ def test_commands_outside_blocks_exist():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
     assert set(re.findall(r"`?make ([a-z]+)`?", README)) <= targets
     for verb in re.findall(r"`dualgoal ([a-z]+)", README):
-        assert verb in cli.VERBS or any(v.startswith(verb) for v in cli.VERBS)
+        assert verb in main.VERBS or any(v.startswith(verb) for v in main.VERBS)
     with contextlib.suppress(StopIteration):
         assert (ROOT / next(iter(re.findall(r"tools/\w+", README)))).exists()

@@ -11,8 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import chromium
-from dualgoal import config, explorer, presets, report, runview
 from dualgoal.errors import UserError
+from dualgoal.paper import settings as presets
+from dualgoal.report import distances as explorer
+from dualgoal.report import page as report
+from dualgoal.report import reader
+from dualgoal.runs import config
 
 TASK = "pointmaze-medium-navigate-v0"
 HOSTILE = "<script>alert('x')</script>\"&amp;"
@@ -143,7 +147,7 @@ def test_no_content_of_a_run_directory_breaks_the_page(tmp_path_factory, run, fa
             file.writelines(json.dumps(row) + "\n" for row in rows)
     kept = json.loads((path / "distances.json").read_text())
     (path / "distances.json").write_text(json.dumps(kept | {"profile": table, "correlation": table, "walls": table}))
-    page = report.build([runview.read(path)], title="t")
+    page = report.build([reader.read(path)], title="t")
     assert page.count("<script") == 2
 
 
@@ -152,7 +156,7 @@ def test_films_that_do_not_fit_are_named(tmp_path, monkeypatch):
     for task in (1, 2):
         (run / "videos" / f"step-000001000-seed-0-task-{task}.mp4").write_bytes(bytes(600))
     (run / "videos" / "step-000000500-seed-0-task-1.mp4").write_bytes(b"older")
-    monkeypatch.setattr("dualgoal.sections.FILM_LIMIT", 1000)
+    monkeypatch.setattr("dualgoal.report.sections.FILM_LIMIT", 1000)
     page = report.report([run], tmp_path / "r.html").read_text()
     assert page.count("<video") == 1 and "task-2.mp4 left out" in page
     assert base64.b64encode(b"older").decode() not in page

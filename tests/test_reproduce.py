@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from dualgoal import config, errors, reproduce, results, tables
+from dualgoal import errors
+from dualgoal.paper import page, reproduce, tables
+from dualgoal.runs import config
 
 PART = {"tasks": ["cube-single-play-v0"], "reps": ["orig", "dual"], "seeds": [0, 1], "steps": 1000, "episodes": 4}
 
@@ -96,7 +98,7 @@ def test_noise_evaluates_the_same_run_again_and_draws_a_figure(tmp_path, monkeyp
             for t in range(1, 6)
         ]
 
-    monkeypatch.setattr("dualgoal.evaluate.evaluate", evaluate)
+    monkeypatch.setattr("dualgoal.runs.evaluate.evaluate", evaluate)
     reproduce.reproduce("state_gcivl", out=tmp_path, train=Trainer(), say=quiet, **PART)
     trainer = Trainer()
     outcome = reproduce.reproduce("noise", out=tmp_path, train=trainer, say=quiet, **PART)
@@ -142,4 +144,4 @@ def test_lights_out_for_real_from_runs_to_the_figure(tmp_path, quick_compile):
     assert (line.slots["dual"].ours.seeds, line.slots["dual"].ours.steps) == (2, 20)
     assert [job.status for job in reproduce.plan("lightsout", out=tmp_path, **small)] == ["finished"]
     # Networks of width 8 are not the paper's: such runs are no cells of its tables.
-    assert results.collect(tmp_path, tmp_path / "results", quiet) == []
+    assert page.collect(tmp_path, tmp_path / "results", quiet) == []

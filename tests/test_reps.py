@@ -12,8 +12,8 @@ import small
 from dualgoal.agent import Agent
 from dualgoal.algos import GCIVL, NONE
 from dualgoal.errors import UserError
+from dualgoal.interface import Batch, Goals, Routes, Spec, Window
 from dualgoal.reps import BYOL, REPS, TRA, VIB, VIP, Dual, aggregation
-from dualgoal.types import Batch, Goals, Routes, Spec, Window
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
-from dualgoal import config, presets, records, results, tables
+from dualgoal.paper import page as results
+from dualgoal.paper import row_files, settings, tables
+from dualgoal.runs import config
 
 RUN = {"seeds": (0, 1), "steps": 1000, "episodes": 4}
 
@@ -35,9 +37,9 @@ def write_run(path, run, success, noisy=None):
 
 def test_from_runs_to_the_page(tmp_path):
     runs, folder, said = tmp_path / "runs", tmp_path / "results", []
-    write_run(runs / "a", presets.preset("cube-single-play-v0", "dual", "gcivl", **RUN), 0.9, noisy=0.7)
-    write_run(runs / "b", presets.preset("cube-single-play-v0", "orig", "gcivl", **RUN), 0.5, noisy=0.1)
-    write_run(runs / "c", presets.preset("cube-single-play-v0", "dual", "gcivl", **RUN, **{"rep.dim": 8}), 0.1)
+    write_run(runs / "a", settings.preset("cube-single-play-v0", "dual", "gcivl", **RUN), 0.9, noisy=0.7)
+    write_run(runs / "b", settings.preset("cube-single-play-v0", "orig", "gcivl", **RUN), 0.5, noisy=0.1)
+    write_run(runs / "c", settings.preset("cube-single-play-v0", "dual", "gcivl", **RUN, **{"rep.dim": 8}), 0.1)
     (runs / "d").mkdir()
     (runs / "d" / "config.json").write_text("{broken")
     (folder / "text").mkdir(parents=True)
@@ -67,9 +69,9 @@ def test_from_runs_to_the_page(tmp_path):
 
 
 def test_row_files_keep_no_folder_of_this_machine(tmp_path):
-    write_run(tmp_path / "runs" / "a", presets.preset("scene-play-v0", "dual", "crl", **RUN), 0.9)
+    write_run(tmp_path / "runs" / "a", settings.preset("scene-play-v0", "dual", "crl", **RUN), 0.9)
     path = results.collect(tmp_path / "runs", tmp_path / "results")[0]
-    assert "private" not in path.read_text() and records.load(path).settings["dataset"]["file"] == "x.npz"
+    assert "private" not in path.read_text() and row_files.load(path).settings["dataset"]["file"] == "x.npz"
 
 
 def test_lights_out_runs_are_found_under_both_views(tmp_path):

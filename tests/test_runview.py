@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dualgoal import runview
+from dualgoal.report import reader
 
 RUN = {"task": "cube-single-play-v0", "rep": {"name": "dual", "dim": 8}, "algo": {"name": "gcivl"}, "seeds": [0]}
 ROW = {"seed": 0, "step": 10, "task": 1, "success": 0.5, "goal_noise": 0.0}
@@ -23,7 +23,7 @@ def make(path, run=RUN, rows=(ROW,), **files):
 
 
 def test_a_whole_run_has_no_problems(tmp_path):
-    view = runview.read(make(tmp_path / "r"))
+    view = reader.read(make(tmp_path / "r"))
     assert not view.problems and view.task == "cube-single-play-v0" and view.part("rep") == "dual"
     assert view.scores().per_seed().tolist() == [50.0] and len(view.metrics) == 1
 
@@ -46,13 +46,13 @@ def test_a_whole_run_has_no_problems(tmp_path):
 def test_what_is_wrong_is_said(tmp_path, spoil, words):
     path = make(tmp_path / "r")
     spoil(path)
-    assert any(words in problem for problem in runview.read(path).problems)
+    assert any(words in problem for problem in reader.read(path).problems)
 
 
 def test_paths_that_are_no_directories(tmp_path):
     (tmp_path / "file").write_text("x")
-    assert runview.read(tmp_path / "file").problems == ("not a directory",)
-    assert runview.read(tmp_path / "nothing").problems == ("no such directory",)
+    assert reader.read(tmp_path / "file").problems == ("not a directory",)
+    assert reader.read(tmp_path / "nothing").problems == ("no such directory",)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -60,17 +60,17 @@ def test_paths_that_are_no_directories(tmp_path):
 def test_no_bytes_raise(tmp_path_factory, content, name):
     path = make(tmp_path_factory.mktemp("x") / "r")
     (path / name).write_bytes(content)
-    view = runview.read(path)
+    view = reader.read(path)
     view.scores()
-    runview.labels([view])
+    reader.labels([view])
 
 
 def test_labels_say_what_differs(tmp_path):
     other = RUN | {"rep": {"name": "dual", "dim": 16}}
     orig = RUN | {"rep": {"name": "orig"}}
     paths = [make(tmp_path / n, r) for n, r in (("a", RUN), ("b", other), ("c", orig), ("d", orig))]
-    views = [runview.read(p) for p in paths]
-    assert runview.labels(views) == [
+    views = [reader.read(p) for p in paths]
+    assert reader.labels(views) == [
         "dual + gcivl (dim 8)",
         "dual + gcivl (dim 16)",
         "orig + gcivl [c]",

@@ -12,8 +12,8 @@ from jax.extend.core import jaxprs_in_params
 
 import small
 from dualgoal import sampler
-from dualgoal.encoders import PAD
-from dualgoal.types import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, GoalMix, Spec, Window
+from dualgoal.interface import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, GoalMix, Spec, Window
+from dualgoal.nets.encoders import PAD
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
@@ -205,7 +205,7 @@ def test_batch_holds_consecutive_rows_and_their_goals():
 def test_success_is_row_identity_unless_asked_for_states(success, expected):
     """Every state of this dataset is the same state."""
     data = small.data(lengths=[100] * 50)._replace(observations=jnp.zeros((5000, 3)))
-    spec = Spec((3,), 2, batch_size=20_000, success=success)
+    spec = Spec((3,), 2, batch_size=20_000, reached_by=success)
     goals = sampler.sample(data, random.key(0), {"value": VALUE_GOALS}, spec).streams["value"]
     assert float(goals.success.mean()) == pytest.approx(expected, abs=0.02)
 

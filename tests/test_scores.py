@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dualgoal.scores import scores
+from dualgoal.runs.rows import scores
 
 
 def row(seed, step, task, success, **more):

@@ -10,11 +10,11 @@ import pytest
 from jax import random
 
 import small
-from dualgoal import program
+from dualgoal import loop
 
 STEPS = 100
 SEEDS = (0, 7, 3, 11)
-HURRY = program.in_a_hurry()  # what runs once is compiled so in training, too
+HURRY = loop.in_a_hurry()  # what runs once is compiled so in training, too
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +81,11 @@ def test_seeds_differ(alone):
 
 def test_a_program_takes_the_steps_that_updates_take(agent, data, alone):
     """It draws a batch one step ahead and hands goals that two consumers share on as one; nothing else differs."""
-    trainer = program.Program(agent, SEEDS[:2])
+    trainer = loop.Program(agent, SEEDS[:2])
     state = trainer.init()
     for steps in (1, STEPS - 1):
         state, broken = trainer.advance(state, trainer.place_data(data), steps)
-    assert program.first_broken(broken, SEEDS[:2]) is None
+    assert loop.first_broken(broken, SEEDS[:2]) is None
     for n in range(2):
         ours = jax.tree.map(lambda x, n=n: x[n], state.params)
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(alone[1][n].params), strict=True):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualgoal import stats
+from dualgoal.paper import stats
 
 
 def test_iqm_by_hand():
@@ -76,7 +76,7 @@ def test_t_quantiles_are_students():
 
 
 def test_highlights_reproduce_the_papers_counts():
-    paper = json.loads(resources.files("dualgoal").joinpath("paper_results.json").read_text())
+    paper = json.loads(resources.files("dualgoal.paper").joinpath("paper_results.json").read_text())
     counts = {
         t: sum(sum(stats.highlights([m for m, _ in row.values()])) for row in rows.values())
         for t, rows in paper.items()

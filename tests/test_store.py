@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dualgoal import checkpoint, store
 from dualgoal.algos import GCIVL
-from dualgoal.checkpoint import Damaged, Shape
-from dualgoal.config import Run
 from dualgoal.errors import UserError
-from dualgoal.journal import Journal, read_rows, write_atomic
+from dualgoal.files import Journal, read_rows, write_atomic
 from dualgoal.reps import Dual
+from dualgoal.runs import checkpoint, directory
+from dualgoal.runs.checkpoint import Damaged, Shape
+from dualgoal.runs.config import Run
 
 RUN = Run("cube-single-play-v0", Dual(), GCIVL())
 FACTS = {"dataset": {"sha256": "abc"}, "versions": {"jax": "1"}, "hardware": {"threads": 2}}
@@ -27,7 +27,7 @@ SHAPES = {"w": Shape((4, 3), np.dtype(np.float32)), "n": Shape((), np.dtype(np.i
 
 
 def open_store(path, run=RUN, facts=FACTS, said=None):
-    return store.Store(path, run, facts, warn=(said if said is not None else []).append)
+    return directory.Store(path, run, facts, warn=(said if said is not None else []).append)
 
 
 def test_checkpoint_keeps_strided_arrays_and_scalars(tmp_path):
@@ -80,28 +80,28 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path):
     with open_store(tmp_path, said=said) as record:
         for step in (10, 20, 30):
             record.save(step, ARRAYS, keep={10, 20})
-        store.checkpoint_path(tmp_path, 30).write_bytes(b"")
-        store.checkpoint_path(tmp_path, 20).with_suffix(".json").write_text("{")
+        directory.checkpoint_path(tmp_path, 30).write_bytes(b"")
+        directory.checkpoint_path(tmp_path, 20).with_suffix(".json").write_text("{")
         step, arrays = record.newest(SHAPES)
     assert step == 10 and np.array_equal(arrays["w"], ARRAYS["w"])
     assert ["step-000000030" in said[0], "step-000000020" in said[1], len(said)] == [True, True, 2]
-    assert store.steps(tmp_path) == [10]
+    assert directory.steps(tmp_path) == [10]
 
 
 def test_pruning_takes_arrays_that_a_killed_pruning_left(tmp_path):
     with open_store(tmp_path) as record:
         record.save(10, ARRAYS)
-        left = store.checkpoint_path(tmp_path, 5)
-        shutil.copy(store.checkpoint_path(tmp_path, 10), left)
+        left = directory.checkpoint_path(tmp_path, 5)
+        shutil.copy(directory.checkpoint_path(tmp_path, 10), left)
         record.save(20, ARRAYS)
-        assert not left.exists() and store.steps(tmp_path) == [10, 20]
+        assert not left.exists() and directory.steps(tmp_path) == [10, 20]
 
 
 def test_pruning_keeps_the_last_ones_and_those_asked_for(tmp_path):
     with open_store(tmp_path) as record:
         for step in range(10, 70, 10):
             record.save(step, ARRAYS, keep={20})
-        assert store.steps(tmp_path) == [20, 50, 60]
+        assert directory.steps(tmp_path) == [20, 50, 60]
 
 
 def test_a_second_process_is_refused(tmp_path):
@@ -162,10 +162,10 @@ def test_a_damaged_journal_says_which_line(tmp_path):
 
 def test_a_folder_that_is_no_run(tmp_path):
     with pytest.raises(UserError, match="not a run directory"):
-        store.read_run(tmp_path)
+        directory.read_run(tmp_path)
     (tmp_path / "config.json").write_text("[1")
     with pytest.raises(UserError, match="not JSON"):
-        store.read_run(tmp_path)
+        directory.read_run(tmp_path)
 
 
 def test_a_full_disk_loses_nothing(tmp_path):
@@ -227,5 +227,5 @@ def test_config_json_is_readable(tmp_path):
         pass
     content = json.loads((tmp_path / "config.json").read_text())
     assert content["id"] == RUN.id and content["dataset"]["sha256"] == "abc"
-    assert store.read_run(tmp_path) == RUN
+    assert directory.read_run(tmp_path) == RUN
     shutil.rmtree(tmp_path)

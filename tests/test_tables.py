@@ -4,7 +4,9 @@ from collections import Counter
 
 import pytest
 
-from dualgoal import config, errors, tables
+from dualgoal import errors
+from dualgoal.paper import tables
+from dualgoal.runs import config
 
 RUNS = {
     "state_gcivl": 78,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dualgoal import theorems, theory
 from dualgoal.errors import UserError
-from dualgoal.tabular import (
+from dualgoal.theory import checks, theorems
+from dualgoal.theory.processes import (
     BlockProcess,
     Process,
     distances,
@@ -33,9 +33,9 @@ quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCh
 def processes(draw, kind=None):
     rng, states = np.random.default_rng(draw(st.integers(0, 2**32 - 1))), draw(SIZES)
     kinds = {
-        "stochastic": theory.random_stochastic,
-        "deterministic": theory.random_deterministic,
-        "unreachable": theory.random_unreachable,
+        "stochastic": checks.random_stochastic,
+        "deterministic": checks.random_deterministic,
+        "unreachable": checks.random_unreachable,
     }
     return kinds[kind or draw(st.sampled_from(sorted(kinds)))](rng, states)
 
@@ -47,7 +47,7 @@ def blocks(draw):
     decoder = rng.permutation(np.repeat(np.arange(6), [1, 2, 3, 3, 4, 5]))
     weights = rng.uniform(0.1, 1, size=len(decoder))
     emission = weights / np.bincount(decoder, weights)[decoder]
-    return BlockProcess(theory.random_stochastic(rng, 6), decoder, emission)
+    return BlockProcess(checks.random_stochastic(rng, 6), decoder, emission)
 
 
 gammas = st.sampled_from([0.5, 0.9, 0.95])
@@ -75,7 +75,7 @@ def test_one_way_ring_is_asymmetric():
 
 def test_sufficiency_on_100_stochastic_processes():
     rng = np.random.default_rng(0)
-    worst = max(theorems.sufficiency(theory.random_stochastic(rng, 12), 0.9) for _ in range(100))
+    worst = max(theorems.sufficiency(checks.random_stochastic(rng, 12), 0.9) for _ in range(100))
     assert worst <= 1e-10
 
 
@@ -123,7 +123,7 @@ def test_unreachable_goals_have_infinite_distance_and_any_policy(process):
 
 def test_policy_is_greedy_in_q_and_ties_go_to_the_smallest_action():
     rng = np.random.default_rng(3)
-    process = theory.random_stochastic(rng, 20)
+    process = checks.random_stochastic(rng, 20)
     values = optimal_values(process, 0.9)
     q = optimal_q(process, 0.9, values)
     policy = dual_policy(process, to_distance(values, 0.9).T, 0.9)
@@ -134,7 +134,7 @@ def test_policy_is_greedy_in_q_and_ties_go_to_the_smallest_action():
 
 
 def test_a_wrong_policy_is_caught_by_the_linear_solve():
-    process = theory.random_stochastic(np.random.default_rng(5), 12)
+    process = checks.random_stochastic(np.random.default_rng(5), 12)
     values = optimal_values(process, 0.9)
     worst = optimal_q(process, 0.9, values).argmin(1)
     assert theorems.gap(policy_values(process, worst, 0.9), values) > 0.05
@@ -147,19 +147,19 @@ def test_sparse_and_dense_forms_agree():
     np.testing.assert_allclose(process.dense(), dense, rtol=0, atol=0)
     v = rng.random((80, 7))
     np.testing.assert_allclose(expectations(process, v), np.einsum("sax,xg->sag", dense, v), rtol=0, atol=1e-14)
-    sparse = theory.random_unreachable(rng, 20)
+    sparse = checks.random_unreachable(rng, 20)
     np.testing.assert_allclose(Process.from_dense(sparse.dense()).dense(), sparse.dense(), rtol=0, atol=0)
 
 
 def test_values_are_within_the_tolerance_asked_for():
-    process = theory.random_stochastic(np.random.default_rng(2), 20)
+    process = checks.random_stochastic(np.random.default_rng(2), 20)
     exact = optimal_values(process, 0.95)
     for tol in (1e-2, 1e-5, 1e-10):
         assert theorems.gap(optimal_values(process, 0.95, tol=tol), exact) <= tol
 
 
 def test_goal_sets_may_be_fewer_than_states():
-    process = theory.random_stochastic(np.random.default_rng(2), 20)
+    process = checks.random_stochastic(np.random.default_rng(2), 20)
     two = np.zeros((20, 2), bool)
     two[3, 0] = two[[1, 7], 1] = True
     values = optimal_values(process, 0.9, two)
@@ -175,7 +175,7 @@ def test_padding_is_not_a_path():
 
 
 def test_inner_products_pass_the_floor_of_symmetric_metrics():
-    values = optimal_values(theory.random_stochastic(np.random.default_rng(0), 30, 2, 2), 0.9)
+    values = optimal_values(checks.random_stochastic(np.random.default_rng(0), 30, 2, 2), 0.9)
     fits = [theorems.fit_errors(values, dim) for dim in (4, 16, 30)]
     assert [fit.inner for fit in fits] == sorted([fit.inner for fit in fits], reverse=True)
     assert fits[-1].inner < 1e-13
@@ -199,27 +199,27 @@ def test_classical_scaling_recovers_points():
 
 
 def test_rows_have_the_documented_fields_and_pass():
-    rows = list(theory.checks(sizes=(12,), repeats=3))
+    rows = list(checks.checks(sizes=(12,), repeats=3))
     assert rows and all(row.passed for row in rows)
     assert {"stochastic", "deterministic", "unreachable", "block"} <= {row.process for row in rows}
-    listed = json.loads(theory.as_json(rows))
+    listed = json.loads(checks.as_json(rows))
     assert all(set(row) == {"check", "process", "states", "deviation", "passed"} for row in listed)
 
 
 def test_command_prints_every_row_and_fails_with_a_failed_check(monkeypatch, capsys):
-    good, bad = theory.Row("triangle", "stochastic", 9, 1e-16, True), theory.Row("triangle", "odd", 9, np.inf, False)
-    monkeypatch.setattr(theory, "checks", lambda seed: iter([good, good]))
-    theory.main()
+    good, bad = checks.Row("triangle", "stochastic", 9, 1e-16, True), checks.Row("triangle", "odd", 9, np.inf, False)
+    monkeypatch.setattr(checks, "checks", lambda seed: iter([good, good]))
+    checks.main()
     assert capsys.readouterr().out.splitlines()[-1] == "2 of 2 checks passed"
-    monkeypatch.setattr(theory, "checks", lambda seed: iter([good, bad]))
+    monkeypatch.setattr(checks, "checks", lambda seed: iter([good, bad]))
     with pytest.raises(SystemExit) as end:
-        theory.main(json=True)
+        checks.main(json=True)
     assert end.value.code == 1
     assert [row["deviation"] for row in json.loads(capsys.readouterr().out)] == [1e-16, None]
 
 
 def test_float64_stays_inside():
-    optimal_values(theory.random_stochastic(np.random.default_rng(0), 4), 0.9)
+    optimal_values(checks.random_stochastic(np.random.default_rng(0), 4), 0.9)
     assert jax.numpy.ones(1).dtype == np.float32
 
 
@@ -230,11 +230,11 @@ def test_float64_stays_inside():
         (lambda: Process(np.full((2, 1, 1), 2), np.ones((2, 1, 1))), "states 0..1"),
         (lambda: Process(np.zeros((2, 1, 2)), np.ones((2, 1, 1))), "one shape"),
         (lambda: Process.from_dense(np.ones((2, 1, 3))), "dense kernel"),
-        (lambda: BlockProcess(theory.random_deterministic(np.random.default_rng(0), 2), np.zeros(2, int), np.ones(2)),
+        (lambda: BlockProcess(checks.random_deterministic(np.random.default_rng(0), 2), np.zeros(2, int), np.ones(2)),
          "emission"),
-        (lambda: optimal_values(theory.random_deterministic(np.random.default_rng(0), 4), 1.0), "gamma"),
-        (lambda: optimal_values(theory.random_deterministic(np.random.default_rng(0), 4), 0.9, np.eye(3)), "mask"),
-        (lambda: list(theory.checks(sizes=(2000,))), "sizes must be"),
+        (lambda: optimal_values(checks.random_deterministic(np.random.default_rng(0), 4), 1.0), "gamma"),
+        (lambda: optimal_values(checks.random_deterministic(np.random.default_rng(0), 4), 0.9, np.eye(3)), "mask"),
+        (lambda: list(checks.checks(sizes=(2000,))), "sizes must be"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(build, words):
@@ -243,6 +243,6 @@ def test_bad_input_is_named(build, words):
 
 
 def test_linear_solve_limit_says_what_is_possible():
-    big = theory.random_deterministic(np.random.default_rng(0), 301)
+    big = checks.random_deterministic(np.random.default_rng(0), 301)
     with pytest.raises(UserError, match="up to 300"):
         policy_values(big, np.zeros((301, 301), int), 0.9)

@@ -5,7 +5,8 @@ from importlib import resources
 
 import pytest
 
-from dualgoal import errors, tasks
+from dualgoal import errors
+from dualgoal.envs import tasks
 
 
 def test_twenty_tasks_thirteen_states_seven_pixels():
@@ -15,7 +16,7 @@ def test_twenty_tasks_thirteen_states_seven_pixels():
 
 
 def test_names_are_those_of_the_published_tables():
-    paper = json.loads(resources.files("dualgoal").joinpath("paper_results.json").read_text())
+    paper = json.loads(resources.files("dualgoal.paper").joinpath("paper_results.json").read_text())
     assert [t for t in paper["state_gcivl"] if t != "average"] == list(tasks.STATE_TASKS)
     assert list(paper["pixel_gcivl"]) == list(tasks.PIXEL_TASKS)
 

@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 
 import tiny
-from dualgoal import data, policy, sampler, store, train
-from dualgoal import program as program_module
+from dualgoal import loop as program_module
+from dualgoal import sampler
+from dualgoal.data import dataset as data
 from dualgoal.errors import UserError
-from dualgoal.journal import read_rows
-from dualgoal.program import Program, first_broken, spread
+from dualgoal.files import read_rows
+from dualgoal.loop import Program, first_broken, spread
+from dualgoal.runs import directory, policy, train
 from tiny import TASK, dualgoal, flags, make_data, record, tiny_run
 
 
@@ -74,8 +76,8 @@ def test_killed_at_a_random_moment_and_resumed_equals_undisturbed(folder, cache,
     moment, kills = random.Random(os.getpid()), 0
     for _ in range(20):
         process = dualgoal(*words, "--out", str(tmp_path / "b"), cache=cache)
-        before = len(store.steps(tmp_path / "b"))
-        while process.poll() is None and len(store.steps(tmp_path / "b")) == before:
+        before = len(directory.steps(tmp_path / "b"))
+        while process.poll() is None and len(directory.steps(tmp_path / "b")) == before:
             time.sleep(0.005)
         try:
             process.wait(moment.uniform(0, 0.3) if kills < 2 else 120)
@@ -108,7 +110,7 @@ def test_a_damaged_checkpoint_costs_time_and_nothing_else(folder, tmp_path, caps
     run = tiny_run()
     train.train(run, tmp_path / "a", data_path=folder)
     before = record(tmp_path / "a")
-    file = store.checkpoint_path(tmp_path / "a", 40)
+    file = directory.checkpoint_path(tmp_path / "a", 40)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 16
     file.write_bytes({"truncated": bytes(content[:99]), "empty": b"", "flipped": bytes(content)}[damage])
@@ -138,7 +140,7 @@ def test_interrupted_from_the_keyboard_saves_and_says_how_to_go_on(folder, cache
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[0]
-    (step,) = store.steps(tmp_path / "a")
+    (step,) = directory.steps(tmp_path / "a")
     assert process.returncode == 130 and step < 400_000
     assert f"holds step {step:,}. Run the same command again to go on: dualgoal train {TASK}" in said
 
@@ -187,12 +189,12 @@ def test_second_stage_leaves_phi_as_it_was_and_shares_it(tmp_path):
     train.train(first, tmp_path / "phi", data_path=folder, quiet=True)
     given = policy.load(tmp_path / "phi", 3).params["rep"]
     for algo in ("gcbc", "gcfbc"):
-        second = dataclasses.replace(tiny_run("vip", algo, steps=20), phi=str(tmp_path / "phi"))
+        second = dataclasses.replace(tiny_run("vip", algo, steps=20), frozen_rep=str(tmp_path / "phi"))
         train.train(second, tmp_path / algo, data_path=folder, quiet=True)
         assert same(policy.load(tmp_path / algo, 3).params["rep"], given)
         names = set(read_rows(tmp_path / algo / "metrics.jsonl")[0])
         assert "actor/loss" in names and "rep/loss" not in names
-    other = dataclasses.replace(tiny_run("vip", "gcbc", **{"rep.dim": 5}), phi=str(tmp_path / "phi"))
+    other = dataclasses.replace(tiny_run("vip", "gcbc", **{"rep.dim": 5}), frozen_rep=str(tmp_path / "phi"))
     with pytest.raises(UserError, match="its representation is VIP"):
         train.train(other, tmp_path / "c", data_path=folder, quiet=True)
 

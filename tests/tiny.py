@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dualgoal import presets
-from dualgoal.config import Run
+from dualgoal.paper import settings
+from dualgoal.runs.config import Run
 
 TASK = "pointmaze-medium-navigate-v0"
 
@@ -34,7 +34,7 @@ def tiny_run(rep: str = "orig", algo: str = "gcbc", **changes) -> Run:
     options = {"steps": 40, "batch_size": 16, "eval_every": 20, "save_every": 10, "log_every": 10, "episodes": 0}
     options |= {"seeds": (0, 3)} | ({} if algo == "none" else {"algo.hidden": [8, 8]})
     options |= {} if rep == "orig" else {"rep.hidden": [8, 8], "rep.dim": 4}
-    return presets.preset(TASK, rep, algo, **(options | changes))
+    return settings.preset(TASK, rep, algo, **(options | changes))
 
 
 def flags(run: Run) -> list[str]:
@@ -61,12 +61,13 @@ def record(path: Path) -> dict[str, bytes]:
 
 def untrained(path: Path, folder: Path, rep: str = "orig", algo: str = "gcbc", **changes) -> Run:
     """A run directory as after the last step, with the parameters of before the first: enough for what only reads."""
-    from dualgoal import data, policy, store, train, trees
-    from dualgoal.program import Program
+    from dualgoal.data import dataset
+    from dualgoal.loop import Program
+    from dualgoal.runs import directory, policy, train, trees
 
     run = tiny_run(rep, algo, **changes)
-    facts = train.describe(run, data.load(folder, TASK))
+    facts = train.describe(run, dataset.load(folder, TASK))
     program = Program(policy.agent_for(run, facts["dataset"]), run.seeds)
-    with store.Store(path, run, facts) as record:
+    with directory.Store(path, run, facts) as record:
         record.save(run.steps, trees.to_host(program.init()))
     return run

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dualgoal import records, stats
 from dualgoal.errors import UserError
+from dualgoal.paper import row_files, stats
 
 
 def by_step(path: Path) -> dict[int, np.ndarray]:
     """Scores of a row file's seeds, in percent, by step."""
-    found = records.load(path).scores()
+    found = row_files.load(path).scores()
     return {step: column[~np.isnan(column)] for step, column in zip(found.steps, found.curve().T, strict=True)}
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal import collectors, envs
+from dualgoal.collect import behaviours
+from dualgoal.envs import ogbench
 
 FAMILIES = (
     "pointmaze-medium-navigate-v0", "pointmaze-large-navigate-v0", "cube-single-play-v0", "cube-double-play-v0",
@@ -27,7 +28,7 @@ ROWS = 1001
 
 def describe(task: str, episodes: int) -> dict[str, Any]:
     """Statistics of `episodes` full episodes against section 9 of the method."""
-    collector, counts, seen = collectors.make(task, None, {}), Counter[str](), []
+    collector, counts, seen = behaviours.make(task, None, {}), Counter[str](), []
     for k in range(episodes):
         episode, happened = collector(np.random.default_rng([0, 0, k]), ROWS)
         counts.update(happened)
@@ -70,14 +71,14 @@ def _rarest_press(episodes: list[dict[str, np.ndarray]]) -> int:
 
 def collecting_against_replaying(task: str, rounds: int, rows: int) -> dict[str, Any]:
     """One collector beside the bare environment stepping through the very actions it recorded."""
-    collector = collectors.make(task, None, {})
+    collector = behaviours.make(task, None, {})
     env, spent = collector.env, []  # type: ignore[attr-defined]
     collector(np.random.default_rng(0), 10)  # the first reset compiles the model
     for k in range(rounds):
         begin = time.process_time()
         episode, _ = collector(np.random.default_rng([1, k]), rows)
         middle = time.process_time()
-        envs.give_generator(env, np.random.default_rng([1, k]))
+        ogbench.give_generator(env, np.random.default_rng([1, k]))
         env.reset()
         for action in episode["actions"]:
             env.step(action)
@@ -87,14 +88,14 @@ def collecting_against_replaying(task: str, rounds: int, rows: int) -> dict[str,
 
 def collecting_against_random(task: str, rounds: int, rows: int) -> dict[str, Any]:
     """One collector beside random steps of the bare environment, resets included on both sides."""
-    collector = collectors.make(task, None, {})
+    collector = behaviours.make(task, None, {})
     env, spent = collector.env, []  # type: ignore[attr-defined]
     collector(np.random.default_rng(0), 10)  # the first reset compiles the model
     for k in range(rounds):
         begin = time.process_time()
         collector(np.random.default_rng([2, k]), rows)
         middle = time.process_time()
-        envs.give_generator(env, np.random.default_rng([2, k]))
+        ogbench.give_generator(env, np.random.default_rng([2, k]))
         env.reset(options={"task_id": 1})
         for _ in range(rows):
             env.step(env.action_space.sample())
@@ -112,7 +113,7 @@ def _ratio(what: str, spent: list[tuple[float, float]], rows: int) -> dict[str, 
 
 
 def _serve(task: str, rows: int, pipe: Any) -> None:
-    collector = collectors.make(task, None, {})
+    collector = behaviours.make(task, None, {})
     collector(np.random.default_rng(0), 10)  # the first reset compiles the model
     pipe.send("ready")
     while (k := pipe.recv()) is not None:
@@ -163,7 +164,7 @@ def _timed(pipes: list[Any], k: int) -> tuple[float, float]:
 
 def shadow_sizes(task: str, images: int) -> dict[str, Any]:
     """What a smaller shadow map changes in the same images, and what it saves on this machine's renderer."""
-    small, large = (envs.make(task, shadow_size=size) for size in (512, 4096))
+    small, large = (ogbench.make(task, shadow_size=size) for size in (512, 4096))
     difference, spent = [], []
     for seed in range(images):
         pair = [env.reset(seed, 1)[0].astype(float) for env in (small, large)]

@@ -23,21 +23,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dualgoal import data, demo, evaluate, machine
+from dualgoal import machine
+from dualgoal.cli import demo
+from dualgoal.data import dataset
+from dualgoal.runs import evaluate
 
 CUBE, MAZE = "cube-single-play-v0", demo.TASK
 
 
 def run_directory(task: str, source: Path, path: Path) -> tuple[Any, Any]:
     """An untrained run of the small preset, its program and its data. Here JAX starts."""
-    from dualgoal import policy, presets, sampler, store, train, trees
-    from dualgoal.program import Program
+    from dualgoal import sampler
+    from dualgoal.loop import Program
+    from dualgoal.paper import settings
+    from dualgoal.runs import directory, policy, train, trees
 
-    run = presets.preset(task, "dual", "gcivl", **demo.SMALL | demo.SMALL_REP["dual"])
-    rows = data.load(source, task)
+    run = settings.preset(task, "dual", "gcivl", **demo.SMALL | demo.SMALL_REP["dual"])
+    rows = dataset.load(source, task)
     facts = train.describe(run, rows)
     program = Program(policy.agent_for(run, facts["dataset"]), run.seeds)
-    with store.Store(path, run, facts) as record:
+    with directory.Store(path, run, facts) as record:
         record.save(1, trees.to_host(program.init()))
     return program, program.place_data(sampler.to_device(rows))
 

@@ -15,7 +15,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import dualgoal
-from dualgoal import envs
+from dualgoal.envs import ogbench
 
 GOAL = (6, 6)  # the cell that task 1 of pointmaze-medium ends in
 FINE = 10  # points per cell and axis
@@ -23,7 +23,7 @@ FINE = 10  # points per cell and axis
 
 def main(run: str, out: str) -> None:
     policy = dualgoal.load(run)
-    maze = envs.maze(policy.run.task)
+    maze = ogbench.maze(policy.run.task)
     rows, columns = maze.walls.shape
     steps = (np.arange(FINE) + 0.5) / FINE - 0.5
     ys = np.concatenate([maze.centre((i, 0))[1] + maze.unit * steps for i in range(rows)])

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dualgoal.policy import Policy
+    from dualgoal.runs.policy import Policy
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load"]
@@ -15,6 +15,6 @@ def load(run: "str | Path", seed: int | None = None, step: int | None = None) ->
 
     `seed` is a training seed (default: the run's first), `step` a checkpoint (default: the newest that is intact).
     """
-    from dualgoal import policy  # brings JAX, which most of the package does without
+    from dualgoal.runs import policy
 
     return policy.load(run, seed, step)

@@ -2,6 +2,6 @@
 
 import sys
 
-from dualgoal.cli import main
+from dualgoal.cli.main import main
 
 sys.exit(main())

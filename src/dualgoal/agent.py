@@ -21,11 +21,12 @@ from jax import random
 from jax.lax import stop_gradient
 from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal import adam, sampler
-from dualgoal.encoders import FEATURES, Impala
+from dualgoal import sampler
 from dualgoal.errors import UserError
+from dualgoal.fast import adam
+from dualgoal.interface import Algorithm, Batch, Condition, Frames, Goals, Info, Representation, Routes, Spec, Stream
 from dualgoal.losses import temporal_distance
-from dualgoal.types import Algorithm, Batch, Condition, Frames, Goals, Info, Representation, Routes, Spec, Stream
+from dualgoal.nets.encoders import FEATURES, Impala
 
 # Products in bf16 are asked for by name (nets.py); what is left under "bf16" may be tf32.
 PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32", "bf16": "tensorfloat32"}
@@ -144,7 +145,7 @@ class Agent:
     def move(self, state: State, gradients) -> State:
         """The optimiser's step along these gradients; slow copies follow."""
         params, opt_state = adam.step(gradients, state.opt_state, state.params, self.spec.lr)
-        source = self.slow(state.params if self.spec.lag else params)
+        source = self.slow(state.params if self.spec.ema_before_update else params)
         tau = self.spec.tau
         targets = jax.tree.map(lambda fast, slow: tau * fast + (1 - tau) * slow, source, state.targets)
         return State(params, targets, opt_state, state.step + 1)

@@ -13,8 +13,8 @@ import numpy as np
 from jax import random
 from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
-from dualgoal.encoders import PAD, shift
-from dualgoal.types import Batch, Frames, GoalMix, Goals, Spec, Stream, Window
+from dualgoal.interface import Batch, Frames, GoalMix, Goals, Spec, Stream, Window
+from dualgoal.nets.encoders import PAD, shift
 
 Rows = Int[Array, " B"]
 Bits = UInt32[Array, " B"]
@@ -138,7 +138,7 @@ def stream_rows(data: Data, rows: Rows, fin: Rows, stream: Stream, bits: Block, 
         return Frames(*(data.observations[r] for r in window_rows(data, stream, bits)))
     goals = goal_rows(data, rows, fin, stream, bits, spec.discount)
     g, same = data.observations[goals], goals == rows
-    if spec.success == "state":
+    if spec.reached_by == "state":
         same = (g == data.observations[rows]).all(axis=-1)
     return Goals(g, same.astype(jnp.float32))
 

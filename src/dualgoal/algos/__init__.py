@@ -6,8 +6,8 @@ from dualgoal.algos.gcbc import GCBC
 from dualgoal.algos.gcfbc import GCFBC
 from dualgoal.algos.gciql import GCIQL
 from dualgoal.algos.gcivl import GCIVL
-from dualgoal.algos.nothing import Nothing
-from dualgoal.types import Algorithm
+from dualgoal.algos.none import Nothing
+from dualgoal.interface import Algorithm
 
 ALGOS: dict[str, type[Algorithm]] = {
     "gcivl": GCIVL,

@@ -8,9 +8,9 @@ from jax import random
 from jax.lax import stop_gradient
 
 from dualgoal import losses
-from dualgoal.algos import policy
-from dualgoal.nets import Actor, Embedding
-from dualgoal.types import ACTOR_GOALS, FUTURE_GOALS, Algorithm
+from dualgoal.algos import _actors as policy
+from dualgoal.interface import ACTOR_GOALS, FUTURE_GOALS, Algorithm
+from dualgoal.nets.heads import Actor, Embedding
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 
 from dualgoal import losses
 from dualgoal.errors import UserError
-from dualgoal.nets import Value
-from dualgoal.types import Algorithm, GoalMix, rewards
+from dualgoal.interface import Algorithm, GoalMix, rewards
+from dualgoal.nets.heads import Value
 
 GOALS = GoalMix(0.2, 0.0, 0.5, 0.3)
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from dualgoal.algos import policy
-from dualgoal.nets import Actor
-from dualgoal.types import ACTOR_GOALS, Algorithm
+from dualgoal.algos import _actors as policy
+from dualgoal.interface import ACTOR_GOALS, Algorithm
+from dualgoal.nets.heads import Actor
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax import random
 
 from dualgoal import losses
-from dualgoal.nets import Flow
-from dualgoal.types import ACTOR_GOALS, Algorithm
+from dualgoal.interface import ACTOR_GOALS, Algorithm
+from dualgoal.nets.heads import Flow
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from jax import random
 from jax.lax import stop_gradient
 
 from dualgoal import losses
-from dualgoal.algos import policy
-from dualgoal.nets import Actor, Value
-from dualgoal.types import ACTOR_GOALS, VALUE_GOALS, Algorithm, rewards
+from dualgoal.algos import _actors as policy
+from dualgoal.interface import ACTOR_GOALS, VALUE_GOALS, Algorithm, rewards
+from dualgoal.nets.heads import Actor, Value
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """Goal representations (section 4). A new one is a file here and a row in `REPS`; everything else picks it up."""
 
+from dualgoal.interface import Representation
 from dualgoal.reps.byol import BYOL
 from dualgoal.reps.dual import Dual
 from dualgoal.reps.orig import Orig
 from dualgoal.reps.tra import TRA
 from dualgoal.reps.vib import VIB
 from dualgoal.reps.vip import VIP
-from dualgoal.types import Representation
 
 REPS: dict[str, type[Representation]] = {"orig": Orig, "vib": VIB, "vip": VIP, "tra": TRA, "byol": BYOL, "dual": Dual}

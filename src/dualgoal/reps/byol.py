@@ -6,8 +6,8 @@ from jax import random
 from jax.lax import stop_gradient
 
 from dualgoal.losses import byol_backward, byol_forward
-from dualgoal.nets import Embedding
-from dualgoal.reps.future import Future
+from dualgoal.nets.heads import Embedding
+from dualgoal.reps._future import Future
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from jaxtyping import Array
 
 from dualgoal import losses
 from dualgoal.errors import UserError, unknown
-from dualgoal.nets import Embedding, Value, two_towers
+from dualgoal.interface import VALUE_GOALS, Encoded, Representation, Routes, rewards
+from dualgoal.nets.heads import Embedding, Value, two_towers
 from dualgoal.reps import aggregation as agg
-from dualgoal.types import VALUE_GOALS, Encoded, Representation, Routes, rewards
 
 
 class Weight(eqx.Module):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dualgoal.errors import UserError
-from dualgoal.types import Encoded, Representation, Routes
+from dualgoal.interface import Encoded, Representation, Routes
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from dualgoal.losses import symmetric_info_nce
-from dualgoal.nets import two_towers
-from dualgoal.reps.future import Future
+from dualgoal.nets.heads import two_towers
+from dualgoal.reps._future import Future
 
 
 @dataclass(frozen=True)

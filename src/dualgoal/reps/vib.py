@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jax import random
 
+from dualgoal.interface import Encoded, Representation, Routes
 from dualgoal.losses import gaussian_kl
-from dualgoal.nets import Bottleneck
-from dualgoal.types import Encoded, Representation, Routes
+from dualgoal.nets.heads import Bottleneck
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from dualgoal.errors import UserError
+from dualgoal.interface import Encoded, Representation, Routes, Window
 from dualgoal.losses import vip
-from dualgoal.nets import Embedding
+from dualgoal.nets.heads import Embedding
 from dualgoal.reps.aggregation import symmetric
-from dualgoal.types import Encoded, Representation, Routes, Window
 
 
 @dataclass(frozen=True)

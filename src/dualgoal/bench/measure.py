@@ -1,0 +1,335 @@
+"""Speed as ratios, measured in one run on whatever device is there.
+
+Each row times the training loop of one combination against a baseline in the same process that works as the reference
+implementation does: it samples with NumPy on the host, copies a batch over and calls one compiled update per step, for
+one seed. A row also says what the loop costs to compile and to hold, what share of a plain matrix product's speed it
+reaches, and which part of a step takes how long. Data are random numbers of a task's sizes.
+"""
+
+import functools
+import json as jsonlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+from jax.extend.core import jaxprs_in_params
+
+from dualgoal import machine
+from dualgoal.agent import Agent, State
+from dualgoal.bench import trace as profile
+from dualgoal.envs import tasks
+from dualgoal.errors import UserError
+from dualgoal.interface import Batch, Frames, GoalMix, Goals, Spec, Stream
+from dualgoal.loop import Program, compile_loop, in_a_hurry, over_seeds
+from dualgoal.paper import settings
+from dualgoal.sampler import Data, by_consumer, draws
+
+SECONDS = 2.0  # per timing, about
+ROWS_PIXELS = 20_000  # a full pixel set is 12 GB; drawing rows costs the same from a smaller one
+TRACED = 20  # steps in a profile
+PARTS = ("sampling", "forward", "backward", "optimiser and targets")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What one row measures."""
+
+    task: str = "cube-single-play-v0"
+    rep: str = "dual"
+    algo: str = "gcivl"
+    seeds: int = 1
+    precision: str = "float32"
+    batch: int | None = None
+    width: int = 512
+
+    def agent(self) -> Agent:
+        """The paper's settings for this combination at this width."""
+        run = settings.preset(self.task, self.rep, self.algo)
+        task, hidden = tasks.get(self.task), (self.width,) * 3
+        rep = replace(run.rep, hidden=hidden) if hasattr(run.rep, "hidden") else run.rep
+        spec = Spec(
+            task.observation_shape,
+            task.action_dim,
+            discount=run.discount,
+            batch_size=self.batch or run.batch_size,
+            precision=self.precision,
+        )
+        return Agent(rep, replace(run.algo, hidden=hidden), spec)
+
+
+@dataclass(frozen=True)
+class Host:
+    """Random rows of a task's sizes, in memory."""
+
+    observations: np.ndarray
+    actions: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+@functools.cache
+def rows_of(task: str) -> Host:
+    facts, rng = tasks.get(task), np.random.default_rng(0)
+    length = facts.rows_per_episode
+    count = (ROWS_PIXELS // length if facts.pixels else facts.episodes) * length
+    shape = (count, *facts.observation_shape)
+    draw: Callable[[], np.ndarray] = lambda: rng.standard_normal(shape, dtype=np.float32)
+    observations = rng.integers(0, 256, shape, dtype=np.uint8) if facts.pixels else draw()
+    actions = rng.uniform(-1, 1, (count, facts.action_dim)).astype(np.float32)
+    starts = np.arange(0, count, length)
+    return Host(observations, actions, starts, starts + length - 1)
+
+
+def host_batch(host: Host, streams: dict[str, Stream], spec: Spec, rng: np.random.Generator) -> Batch:
+    """A batch as the reference draws it: NumPy, one stream after the other, copies of the selected rows."""
+    size, length = spec.batch_size, int(host.ends[0] + 1)
+
+    def valid() -> np.ndarray:
+        e = rng.integers(len(host.starts), size=size)
+        return host.starts[e] + rng.integers(length - 1, size=size)
+
+    rows = valid()
+    fin = host.ends[rows // length] - 1
+
+    def stream(kind: Stream) -> Goals | Frames:
+        if not isinstance(kind, GoalMix):
+            start, now = host.starts[rows // length], np.minimum(rows, fin)
+            return Frames(*(host.observations[r] for r in (start, now, now + 1, fin + 1)))
+        u = rng.random(size)
+        future = np.minimum(rows + rng.geometric(1 - spec.discount, size), fin)
+        if kind.uniform > 0:
+            future = np.round(u * np.minimum(rows + 1, fin) + (1 - u) * fin).astype(int)
+        share = (kind.geometric + kind.uniform) / (1 - kind.current) if kind.current < 1 else 0.0
+        goal = np.where(rng.random(size) < share, future, valid())
+        goal = np.where(rng.random(size) < kind.current, rows, goal)
+        return Goals(host.observations[goal], (goal == rows).astype(np.float32))
+
+    drawn = {name: stream(streams[name]) for name in dict.fromkeys(draws(streams).values())}
+    goals = by_consumer(drawn, streams)
+    return Batch(host.observations[rows], host.actions[rows], host.observations[rows + 1], goals)
+
+
+Advance = Callable[[int], Any]  # takes this many steps and returns something to wait for
+
+
+def per_step(loops: Mapping[str, Advance], seconds: float = SECONDS) -> dict[str, float]:
+    """Seconds per step of each loop: the best of three rounds in which they take turns, so that a machine that slows
+    down or speeds up meanwhile does so for all of them."""
+
+    def clock(advance: Advance, steps: int) -> float:
+        began = time.perf_counter()
+        jax.block_until_ready(advance(steps))
+        return (time.perf_counter() - began) / steps
+
+    for advance in loops.values():
+        clock(advance, 2)
+    steps = {name: max(2, int(seconds / 3 / clock(advance, 3))) for name, advance in loops.items()}
+    rounds = [{name: clock(advance, steps[name]) for name, advance in loops.items()} for _ in range(3)]
+    return {name: min(times[name] for times in rounds) for name in loops}
+
+
+def baseline_of(agent: Agent, host: Host) -> Advance:
+    """The reference's loop, one seed."""
+    step = jax.jit(agent.learn, donate_argnums=0)
+    init = jax.jit(agent.init, compiler_options=in_a_hurry())
+    state, key, rng = init(random.key(0)), random.key(0), np.random.default_rng(0)
+
+    def advance(steps: int) -> State:
+        nonlocal state
+        for _ in range(steps):
+            state, _ = step(state, host_batch(host, agent.streams, agent.spec, rng), key)
+        return state
+
+    return advance
+
+
+def parts_of(program: Program, data: Data) -> dict[str, Advance]:
+    """Loops that do one part of a step more than the one before."""
+    agent, state = program.agent, program.init()
+
+    def sampled(state: State, data: Data, key, step):
+        return agent.sample(data, key, step)
+
+    def forward(state: State, data: Data, key, step):
+        return agent.losses(state.params, state.targets, sampled(state, data, key, step), random.fold_in(key, step))[0]
+
+    def backward(state: State, data: Data, key, step):
+        return jax.grad(lambda params: forward(state._replace(params=params), data, key, step))(state.params)
+
+    def loop(part, state, data, keys, steps):
+        def seed(state, key):
+            def body(step, total):
+                return total + sum(x.astype(jnp.float32).mean() for x in jax.tree.leaves(part(state, data, key, step)))
+
+            return jax.lax.fori_loop(0, steps, body, jnp.float32(0))
+
+        return over_seeds(agent, seed, state, keys)
+
+    def compiled(part) -> Advance:
+        whole = jax.jit(program.on_devices(functools.partial(loop, part)))
+        go = compile_loop(whole.lower(state, data, program.keys, jnp.int32(1)))
+        return lambda steps: go(state, data, program.keys, jnp.int32(steps))
+
+    return {name: compiled(part) for name, part in zip(PARTS[:-1], (sampled, forward, backward), strict=True)}
+
+
+@functools.cache
+def matmul_tflops(precision: str) -> float:
+    """Tera-operations per second of a plain square product in this precision: the yardstick."""
+    size = 8192 if jax.default_backend() == "gpu" else 1024
+    x = random.normal(random.key(0), (size, size), jnp.bfloat16 if precision == "bf16" else jnp.float32)
+    with jax.default_matmul_precision("float32" if precision == "float32" else "tensorfloat32"):
+        chain = jax.jit(lambda x, n: jax.lax.fori_loop(0, n, lambda i, y: (y @ x) * 0.01, x))
+        product = {"product": lambda steps: chain(x, jnp.int32(steps))}
+        return 2 * size**3 / per_step(product, 0.6)["product"] / 1e12
+
+
+def operations(agent: Agent, data: Data) -> float:
+    """Floating-point operations of one update's matrix products and convolutions, counted on its own trace: before the
+    compiler removes what is computed twice."""
+    state = jax.eval_shape(agent.init, random.key(0))
+    return count(jax.make_jaxpr(agent.update)(state, data, random.key(0)).jaxpr)
+
+
+def count(jaxpr: Any) -> float:
+    total = 0.0
+    for equation in jaxpr.eqns:
+        shape = equation.outvars[0].aval.shape
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            total += 2 * math.prod(shape) * math.prod(equation.invars[0].aval.shape[d] for d in contracted)
+        elif equation.primitive.name == "conv_general_dilated":
+            kernel, spec = equation.invars[1].aval.shape, equation.params["dimension_numbers"].rhs_spec
+            total += 2 * math.prod(shape) * math.prod(kernel) / kernel[spec[0]]
+        total += sum(count(inner) for inner in jaxprs_in_params(equation.params))
+    return total
+
+
+def measure(
+    case: Case, *, seconds: float = SECONDS, baseline: Advance | None = None, parts: bool = False, trace=None
+) -> dict:
+    """One row."""
+    agent, host = case.agent(), rows_of(case.task)
+    index = (jnp.asarray(host.starts, jnp.int32), jnp.asarray(host.ends, jnp.int32))
+    data = Data(jnp.asarray(host.observations), jnp.asarray(host.actions), *index)
+    program = Program(agent, tuple(range(case.seeds)))
+    state, placed = program.init(), program.place_data(data)
+    jax.block_until_ready(state)
+    began = time.perf_counter()
+    compiled = program.compile(state, placed)
+    compile_s = time.perf_counter() - began
+    memory = compiled.memory_analysis()
+
+    def advance(steps: int) -> State:
+        nonlocal state
+        state, _ = program.advance(state, placed, steps)
+        return state
+
+    loops = {"step": advance, **({"baseline": baseline} if baseline else {})}
+    if parts:
+        loops |= parts_of(program, placed)
+    times = per_step(loops, seconds)
+    if trace is not None:
+        with jax.profiler.trace(str(trace)):
+            jax.block_until_ready(advance(TRACED))
+    step, slow = times["step"], times.get("baseline")
+    peak, flops = matmul_tflops(case.precision), operations(agent, data) * case.seeds
+    row = {
+        "task": case.task, "rep": case.rep, "algo": case.algo, "seeds": case.seeds, "precision": case.precision,
+        "batch": agent.spec.batch_size, "width": case.width,
+        "ms_per_step": step * 1e3, "ms_per_step_per_seed": step * 1e3 / case.seeds, "steps_per_second": 1 / step,
+        "baseline_ms": slow and slow * 1e3, "ratio": slow and slow / (step / case.seeds), "compile_s": compile_s,
+        "peak_bytes": memory.argument_size_in_bytes + memory.temp_size_in_bytes,
+        "tflops": flops / step / 1e12, "matmul_tflops": peak, "share": flops / step / 1e12 / peak,
+        "device": jax.devices()[0].device_kind, "devices": program.mesh.size,
+        "parts_ms": None, "kernels": trace and profile.kernels(trace, TRACED),
+    }  # fmt: skip
+    if parts:
+        ends = [0.0, *(1e3 * times[name] for name in PARTS[:-1]), step * 1e3]
+        row["parts_ms"] = {name: b - a for name, a, b in zip(PARTS, ends[:-1], ends[1:], strict=True)}
+    return row
+
+
+def bench(
+    cases: Sequence[Case],
+    *,
+    seconds: float = SECONDS,
+    baseline: bool = True,
+    parts: bool = False,
+    trace: Path | None = None,
+    show: Callable[[dict], None] = lambda row: print(line(row), flush=True),
+) -> list[dict]:
+    """Rows of several cases; a baseline is compiled once for all rows of equal agents, and measured with each."""
+    rows: list[dict] = []
+
+    @functools.cache
+    def shared(case: Case) -> Advance:
+        return baseline_of(case.agent(), rows_of(case.task))
+
+    for n, case in enumerate(cases):
+        slow = shared(replace(case, seeds=1)) if baseline else None
+        rows.append(measure(case, seconds=seconds, baseline=slow, parts=parts, trace=trace if n == 0 else None))
+        show(rows[-1])
+    return rows
+
+
+def line(row: dict) -> str:
+    """A row for people."""
+    name = f"{row['rep']} + {row['algo']}"
+    size = f"{row['seeds']:2d} seeds {row['precision']:8s} batch {row['batch']:4d} width {row['width']:4d}"
+    speed = f"{row['ms_per_step']:9.3f} ms/step {row['ms_per_step_per_seed']:8.3f} per seed"
+    ratio = f"{row['ratio']:6.1f}x of {row['baseline_ms']:.3f} ms" if row["ratio"] else ""
+    cost = f"{100 * row['share']:5.1f} % of matmul, compile {row['compile_s']:.1f} s, {row['peak_bytes'] / 1e6:.0f} MB"
+    parts = "".join(f"\n    {part:22s} {ms:8.3f} ms" for part, ms in (row["parts_ms"] or {}).items())
+    kernels = "".join(
+        f"\n    {kind:26s} {cost['us']:8.1f} us in {cost['launches']:5.1f} launches"
+        for kind, cost in (row["kernels"] or {}).items()
+    )
+    return f"{name:15s} {size} {speed} {ratio} {cost}{parts}{kernels}"
+
+
+def main(
+    *,
+    task: str = "cube-single-play-v0",
+    reps: Sequence[str] = ("dual",),
+    algos: Sequence[str] = ("gcivl",),
+    seeds: Sequence[int] = (1,),
+    precisions: Sequence[str] = ("auto",),
+    batches: Sequence[int] = (),
+    widths: Sequence[int] = (512,),
+    seconds: float = SECONDS,
+    baseline: bool = True,
+    parts: bool = True,
+    json: bool = False,
+    trace: Path | None = None,
+) -> list[dict]:
+    """Every combination of the given lists; prints a table, or JSON."""
+    machine.a_device_per_core()
+    if not all(seeds) or min(seeds) < 1:
+        raise UserError(f"seeds {list(seeds)}: expected numbers of seeds of at least 1")
+    cases = [
+        Case(task, rep, algo, count, machine.arithmetic(precision, tasks.get(task).observation_shape), batch, width)
+        for rep in reps
+        for algo in algos
+        for width in widths
+        for batch in (batches or (None,))
+        for precision in precisions
+        for count in seeds
+    ]
+    if not json:
+        return bench(cases, seconds=seconds, baseline=baseline, parts=parts, trace=trace)
+    opening = iter(["["])  # a row is printed when it is there: what is interrupted has the rows before
+
+    def show(row: dict) -> None:
+        print(next(opening, ","), jsonlib.dumps(row, indent=1), flush=True)
+
+    rows = bench(cases, seconds=seconds, baseline=baseline, parts=parts, trace=trace, show=show)
+    print("]")
+    return rows

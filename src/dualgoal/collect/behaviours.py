@@ -1,0 +1,326 @@
+"""One episode of data from each family's scripted behaviour: our loops over OGBench's mazes and oracles (section 9).
+
+A collector is built once per worker and called once per episode with that episode's generator, which every random
+draw goes through: start, goals, action noise, and the oracles' plans. An episode is a dict of arrays in the official
+format; beside it come counts of what happened (goals reached, plans finished), from which the record reports.
+"""
+
+import bisect
+import functools
+import math
+import types
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from dualgoal.collect.experts import Expert
+from dualgoal.envs import ogbench
+from dualgoal.envs.mazes import Cell
+from dualgoal.errors import UserError
+
+Episode = dict[str, np.ndarray]
+SIZES = {"cube": ("-single-", "-double-"), "antsoccer": ("-arena-",)}  # where the method describes no other
+POINT_NOISE, WALK_NOISE = 0.5, 0.2  # standard deviation of the noise on every action coordinate
+
+
+class Collector(Protocol):
+    def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]: ...
+
+
+def skills(task: str) -> dict[str, tuple[int, int]]:
+    """The expert skills a task's collector needs, each with its input and output size; {} for scripted families."""
+    return {
+        "antmaze": {"walk": (29, 8)},
+        "humanoidmaze": {"walk": (69, 21)},
+        "antsoccer": {"walk": (29, 8), "dribble": (42, 8)},
+    }.get(ogbench.family(task), {})
+
+
+def check(task: str, experts: Mapping[str, Expert]) -> None:
+    """Raise if a task's data cannot be collected here; cheap, so that it can be asked before anything is written."""
+    ogbench.check(task)
+    if not task.endswith(("-navigate-v0", "-play-v0")):
+        raise UserError(f"'{task}': only navigate and play datasets can be generated; fetch this one instead")
+    if ogbench.family(task) in SIZES and not any(size in task for size in SIZES[ogbench.family(task)]):
+        sizes = " and ".join(SIZES[ogbench.family(task)])
+        raise UserError(f"'{task}': of this family only {sizes} can be generated; fetch this one instead")
+    if missing := [skill for skill in skills(task) if skill not in experts]:
+        raise UserError(
+            f"'{task}' needs a trained walking policy ({', '.join(missing)}); give one with --expert FILE.safetensors "
+            "(format in docs/data.md), or fetch the official files with 'dualgoal data fetch'"
+        )
+
+
+def make(task: str, shadow_size: int | None, experts: Mapping[str, Expert]) -> Collector:
+    """The collector of a task's main dataset (navigate or play)."""
+    check(task, experts)
+    family = ogbench.family(task)
+    if family in ("cube", "scene", "puzzle"):
+        return Play(task, ogbench.build(task, shadow_size=shadow_size, mode="data_collection", terminate_at_goal=False))
+    env = ogbench.build(task, shadow_size=shadow_size, terminate_at_goal=False)
+    if family == "pointmaze":
+        return NavigatePoint(task, env)
+    return Soccer(task, env, experts) if family == "antsoccer" else Navigate(task, env, experts["walk"])
+
+
+@dataclass
+class Recorder:
+    """The rows of one episode; `info` is what OGBench's step reports about the simulator before the action."""
+
+    rows: int
+    arrays: Episode = field(default_factory=dict)
+
+    def add(self, at: int, observation: np.ndarray, action: np.ndarray, info: dict[str, Any]) -> None:
+        row = {"observations": observation, "actions": action, "qpos": info["prev_qpos"], "qvel": info["prev_qvel"]}
+        if "prev_button_states" in info:
+            row["button_states"] = info["prev_button_states"]
+        if not self.arrays:
+            self.arrays = {key: np.empty((self.rows, *np.shape(v)), _dtype(key, v)) for key, v in row.items()}
+        for key, value in row.items():
+            self.arrays[key][at] = value
+
+    def finish(self) -> Episode:
+        terminals = np.zeros(self.rows, dtype=bool)
+        terminals[-1] = True
+        order = ("observations", "actions", "terminals", "qpos", "qvel", "button_states")
+        arrays = {**self.arrays, "terminals": terminals}
+        return {key: arrays[key] for key in order if key in arrays}
+
+
+def _dtype(key: str, value: np.ndarray) -> type:
+    if key == "button_states":
+        return np.int64
+    return np.uint8 if key == "observations" and value.dtype == np.uint8 else np.float32
+
+
+class NavigatePoint:
+    """Point mazes: steer to the next cell's centre, with noise; a new goal as soon as one is reached."""
+
+    def __init__(self, task: str, env: Any):
+        self.env, self.maze = env, ogbench.maze(task)
+        self.cells, self.vertices = self.maze.cells, self.maze.vertices  # type: ignore[union-attr]
+
+    def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]:
+        env, counts = self.env, Counter[str]()
+        goal = _start_maze(env, rng, self.cells, self.vertices)
+        observation, (x, y) = env.get_ob(), env.get_xy()
+        noise = rng.normal(0.0, POINT_NOISE, (rows, 2))  # all at once: a draw per step costs a tenth of a step
+        out = Recorder(rows)
+        for at in range(rows):
+            dx, dy = _direction(self.maze, x, y, goal)
+            action = np.array(
+                (max(-1.0, min(1.0, dx + noise[at, 0])), max(-1.0, min(1.0, dy + noise[at, 1]))), np.float32
+            )
+            following, _, _, _, info = env.step(action)
+            out.add(at, observation, action, info)
+            observation, (x, y) = following, following.tolist()
+            if info["success"]:
+                counts["goals"] += 1
+                goal = _new_goal(env, rng, self.vertices)
+        return out.finish(), counts
+
+
+class Navigate:
+    """Ant and humanoid mazes: the same route, walked by an expert that is told the direction."""
+
+    def __init__(self, task: str, env: Any, walk: Expert):
+        self.env, self.walk, self.maze = env, walk, ogbench.maze(task)
+        self.cells, self.vertices = self.maze.cells, self.maze.vertices  # type: ignore[union-attr]
+
+    def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]:
+        env, counts = self.env, Counter[str]()
+        goal = _start_maze(env, rng, self.cells, self.vertices)
+        observation, out = env.get_ob(), Recorder(rows)
+        for at in range(rows):
+            state = env.get_ob(ob_type="states")
+            x, y = env.get_xy()
+            heading = _direction(self.maze, x, y, goal)
+            action = _noisy(self.walk(np.concatenate([state[2:], heading]).astype(np.float32)), rng)
+            following, _, _, _, info = env.step(action)
+            out.add(at, observation, action, info)
+            observation = following
+            if info["success"]:
+                counts["goals"] += 1
+                goal = _new_goal(env, rng, self.vertices)
+        return out.finish(), counts
+
+
+def _start_maze(env: Any, rng: np.random.Generator, cells: list[Cell], vertices: list[Cell]) -> Cell:
+    ogbench.give_generator(env, rng)
+    start, goal = _pick(rng, cells), _pick(rng, vertices)
+    env.reset(options={"task_info": {"init_ij": start, "goal_ij": goal}})
+    return goal
+
+
+def _pick(rng: np.random.Generator, cells: list[Cell]) -> Cell:
+    return cells[int(rng.integers(len(cells)))]
+
+
+def _new_goal(env: Any, rng: np.random.Generator, cells: list[Cell]) -> Cell:
+    goal = _pick(rng, cells)
+    # By point, not by cell: OGBench's `set_goal(goal_ij=...)` writes NaN into the drawn target.
+    env.set_goal(goal_xy=env.add_noise(env.ij_to_xy(goal)))
+    return goal
+
+
+def _direction(maze: Any, x: float, y: float, goal: Cell) -> tuple[float, float]:
+    """Unit vector from a point to the centre of the next cell on the way to `goal` (of the goal cell when there)."""
+    target = maze.centre(maze.next_cell(maze.cell((x, y)), goal))
+    dx, dy = target[0] - x, target[1] - y
+    length = math.hypot(dx, dy) + 1e-6
+    return dx / length, dy / length
+
+
+def _noisy(action: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    noise = rng.normal(0.0, WALK_NOISE, np.shape(action))
+    return np.clip(np.asarray(action) + noise, -1.0, 1.0).astype(np.float32)
+
+
+class Soccer:
+    """Antsoccer: walk to the ball, dribble it to the goal, and walk away for a while when stuck."""
+
+    NEAR_BALL, STUCK_STEPS, STUCK_RADIUS, REACHED, LOOKAHEAD = 2.0, 150, 2.0, 0.5, 10.0
+
+    def __init__(self, task: str, env: Any, experts: Mapping[str, Expert]):
+        self.env, self.walk, self.dribble = env, experts["walk"], experts["dribble"]
+        self.maze = ogbench.maze(task)
+        self.cells = self.maze.cells  # type: ignore[union-attr]
+
+    def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]:
+        env, counts = self.env, Counter[str]()
+        ogbench.give_generator(env, rng)
+        agent, ball, goal = (self.cells[i] for i in rng.choice(len(self.cells), size=3, replace=False))
+        env.reset(options={"task_info": {"agent_init_ij": agent, "ball_init_ij": ball, "goal_ij": goal}})
+        observation, out = env.get_ob(), Recorder(rows)
+        path, detour = np.empty((rows, 2)), None
+        for at in range(rows):
+            path[at] = env.get_agent_ball_xy()[0]
+            detour = self._detour(path[: at + 1], detour, rng, counts)
+            action = _noisy(self._act(observation, detour), rng)
+            following, _, _, _, info = env.step(action)
+            out.add(at, observation, action, info)
+            observation = following
+            if info["success"]:
+                counts["goals"] += 1
+                _new_goal(env, rng, self.cells)
+        return out.finish(), counts
+
+    def _detour(
+        self, path: np.ndarray, detour: np.ndarray | None, rng: np.random.Generator, counts: Counter[str]
+    ) -> np.ndarray | None:
+        """Where to walk instead of after the ball: kept until reached, begun when the last 150 positions are close."""
+        here = path[-1]
+        if detour is not None:
+            return None if np.linalg.norm(detour - here) <= self.REACHED else detour
+        recent = path[-self.STUCK_STEPS :]
+        if len(path) <= self.STUCK_STEPS or np.linalg.norm(recent - here, axis=1).max() > self.STUCK_RADIUS:
+            return None
+        counts["detours"] += 1
+        return np.array(self.maze.centre(_pick(rng, self.cells)))  # type: ignore[union-attr]
+
+    def _act(self, ob: np.ndarray, detour: np.ndarray | None) -> np.ndarray:
+        agent, ball = self.env.get_agent_ball_xy()
+        if detour is not None or np.linalg.norm(ball - agent) > self.NEAR_BALL:
+            towards = (ball if detour is None else detour) - agent
+            heading = towards / (np.linalg.norm(towards) + 1e-6)
+            return self.walk(np.concatenate([ob[2:15], ob[22:36], heading]).astype(np.float32))
+        to_goal = np.asarray(self.env.cur_goal_xy) - ball
+        far = np.linalg.norm(to_goal)
+        if far > self.LOOKAHEAD:
+            to_goal = to_goal / far * self.LOOKAHEAD
+        return self.dribble(np.concatenate([ob[2:15], ob[17:42], ball - agent, to_goal]).astype(np.float32))
+
+
+class Play:
+    """Cube, scene and puzzle: a scripted plan for a random target, then another, until the episode is full."""
+
+    def __init__(self, task: str, env: Any):
+        self.env, self.task = env, task
+        self.family = ogbench.family(task)
+
+    def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]:
+        rejected = 0
+        while (result := self._attempt(rng, rows)) is None:
+            rejected += 1
+        episode, counts = result
+        counts["rejected"] += rejected
+        return episode, counts
+
+    def _attempt(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]] | None:
+        env, counts, out = self.env, Counter[str](), Recorder(rows)
+        ogbench.give_generator(env, rng)
+        observation, info = env.reset()
+        stack = float(rng.uniform(0.0, 0.25)) if "double" in self.task else 0.0
+        oracles = self._oracles(rng)
+        kind, oracle = _next_plan(oracles, observation, info)
+        for at in range(rows):
+            action = oracle.select_action(observation, info).astype(np.float32)
+            following, _, _, _, info = env.step(action)
+            if not self._healthy(info):
+                return None
+            out.add(at, observation, action, info)
+            observation = following
+            if oracle.done:
+                counts[f"plans/{kind}"] += 1
+                counts[f"reached/{kind}"] += int(info["success"])
+                env.set_new_target(return_info=False, p_stack=stack)  # asking for info would render once more
+                kind, oracle = _next_plan(oracles, observation, env.get_reset_info())
+        return out.finish(), counts
+
+    def _healthy(self, info: dict[str, Any]) -> bool:
+        """Scene only: False once the cube has slipped behind or beside the drawer, which spoils the episode."""
+        if self.family != "scene":
+            return True
+        _, y, z = info["privileged/block_0_pos"]
+        return bool(y < 0.29 and (y > -0.3 or 0.06 <= z <= 0.08))
+
+    def _oracles(self, rng: np.random.Generator) -> dict[str, Any]:
+        # Imported here: at the top of the file they would come before `envs`, which has to choose the renderer first.
+        from ogbench.manipspace.oracles.plan.button_plan import ButtonPlanOracle
+        from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
+        from ogbench.manipspace.oracles.plan.drawer_plan import DrawerPlanOracle
+        from ogbench.manipspace.oracles.plan.window_plan import WindowPlanOracle
+
+        kinds: dict[str, Callable[..., Any]] = {"cube": CubePlanOracle}
+        if self.family == "puzzle":
+            kinds = {"button": functools.partial(ButtonPlanOracle, gripper_always_closed=True)}
+        if self.family == "scene":
+            kinds |= {"button": ButtonPlanOracle, "drawer": DrawerPlanOracle, "window": WindowPlanOracle}
+        return {kind: own_generator(maker(env=self.env, noise=0.1), rng) for kind, maker in kinds.items()}
+
+
+def _next_plan(oracles: dict[str, Any], observation: np.ndarray, info: dict[str, Any]) -> tuple[str, Any]:
+    kind = str(info["privileged/target_task"])
+    oracles[kind].reset(observation, info)
+    return kind, oracles[kind]
+
+
+def own_generator(oracle: Any, rng: np.random.Generator) -> Any:
+    """Make a plan oracle draw from `rng` instead of NumPy's global generator.
+
+    Its planning methods are rebuilt, for this instance only, over a namespace in which `np.random` is `rng` (and
+    interpolation is ours): neither NumPy nor OGBench's modules are changed, so any number of oracles can take turns.
+    """
+    numpy = types.ModuleType("numpy")
+    numpy.__dict__.update(vars(np), random=rng)
+    for name in ("reset", "compute_keyframes", "compute_plan"):
+        method = getattr(type(oracle), name)
+        scope = {**method.__globals__, "np": numpy, "interp1d": _linear}
+        rebuilt = types.FunctionType(method.__code__, scope, name, method.__defaults__, method.__closure__)
+        setattr(oracle, name, types.MethodType(rebuilt, oracle))
+    return oracle
+
+
+def _linear(times: list[float], values: Any, **_: Any) -> Callable[[float], np.ndarray]:
+    """Linear interpolation at one time; plans ask for each of their steps, where SciPy's would cost 2 % of all."""
+    knots, points = list(times), np.asarray(values, dtype=np.float64)
+    slopes = (np.diff(points, axis=0).T / np.diff(knots)).T
+
+    def at(t: float) -> np.ndarray:
+        k = min(bisect.bisect_right(knots, t), len(knots) - 1) - 1
+        return points[k] + slopes[k] * (t - knots[k])
+
+    return at

@@ -1,0 +1,141 @@
+"""Looking at a dataset: sizes, ranges, where it came from, and for mazes a picture of where it has been."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgoal.data import npz
+from dualgoal.data.dataset import Dataset, find, load
+from dualgoal.errors import UserError
+
+_ROWS = 1 << 14
+
+
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """Everything `info` prints, as plain numbers and strings."""
+    lengths = np.diff(dataset.ends, prepend=-1)
+    return {
+        "task": dataset.task,
+        "rows": dataset.rows,
+        "episodes": dataset.episodes,
+        "episode_length": {"min": int(lengths.min()), "mean": float(lengths.mean()), "max": int(lengths.max())},
+        "observations": {"shape": list(dataset.observations.shape), **_range(dataset.observations)},
+        "actions": {"shape": list(dataset.actions.shape), "discrete": dataset.discrete, **_range(dataset.actions)},
+        "provenance": dataset.provenance,
+    }
+
+
+def _range(array: np.ndarray) -> dict[str, Any]:
+    """Type, and per coordinate (over all of them for images) the least and greatest value, block by block."""
+    low, high = array[0], array[0]
+    for at in range(0, len(array), _ROWS):
+        block = array[at : at + _ROWS]
+        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
+    if array.ndim > 2:
+        low, high = low.min(), high.max()
+    return {"dtype": array.dtype.name, "min": _plain(low), "max": _plain(high)}
+
+
+def _plain(value: np.ndarray) -> Any:
+    value = np.asarray(value)
+    return value.tolist() if value.dtype.kind in "iub" else np.round(value.astype(float), 4).tolist()
+
+
+def info(path: str | Path, *, task: str | None = None, plot: str | Path | None = None) -> dict[str, Any]:
+    """What both splits at `path` hold, as plain JSON values; draws a maze's coverage into `plot` if given."""
+    splits: dict[str, Any] = {"train": describe(load(path, task))}
+    if (val := _val(Path(path).expanduser(), task)) is not None:
+        splits["val"] = describe(load(val, task))
+    if plot is not None:
+        splits["plot"] = str(coverage(path, plot, task=task))
+    return splits
+
+
+def _val(path: Path, task: str | None) -> Path | None:
+    try:
+        file = find(path, task, "val")
+    except UserError:
+        return None
+    return file if file != path else None
+
+
+def text(splits: dict[str, Any]) -> str:
+    """The same as a table for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    facts = {split: facts for split, facts in splits.items() if split != "plot"}
+    table = Table("", *facts, title=splits["train"]["task"] or "dataset")
+    table.add_row("rows", *(f"{f['rows']:,}" for f in facts.values()))
+    table.add_row("episodes", *(f"{f['episodes']:,} of {_length(f)} rows" for f in facts.values()))
+    for key in ("observations", "actions"):
+        table.add_row(key, *(f"{tuple(f[key]['shape'])} {f[key]['dtype']}" for f in facts.values()))
+        table.add_row(f"{key} range", *(_span(f[key]) for f in facts.values()))
+    origin = splits["train"]["provenance"]
+    for key in ("source", "file", "sha256", "collector", "seed", "shadow_size", "versions", "counts"):
+        if key in origin:
+            table.add_row(key, _pairs(origin[key]) if isinstance(origin[key], dict) else str(origin[key]))
+    console = Console()
+    with console.capture() as shown:
+        console.print(table)
+        if "plot" in splits:
+            console.print(f"coverage drawn in {splits['plot']}", soft_wrap=True)
+    return shown.get().rstrip("\n")
+
+
+def _length(facts: dict[str, Any]) -> str:
+    length = facts["episode_length"]
+    if length["min"] == length["max"]:
+        return str(length["min"])
+    return f"{length['min']} to {length['max']} (mean {length['mean']:.0f})"
+
+
+def _span(facts: dict[str, Any]) -> str:
+    return f"{np.min(facts['min']):.4g} to {np.max(facts['max']):.4g}"
+
+
+def _pairs(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items())
+
+
+def coverage(path: str | Path, out: str | Path, task: str | None = None) -> Path:
+    """Draw where a maze dataset has been, as a PNG: how many rows fall into each half metre, over the walls."""
+    dataset = load(path, task)
+    from dualgoal.envs import ogbench
+
+    name = dataset.task
+    maze = ogbench.maze(name) if name in ogbench.names() else None
+    if maze is None:
+        raise UserError(f"{name or path}: only mazes have a floor plan to draw; leave --plot out")
+    xy = _positions(dataset, Path(path).expanduser(), task)
+    from matplotlib.figure import Figure  # without pyplot: no display, no global state
+
+    rows, cols = maze.walls.shape
+    (left, bottom), (right, top) = maze.centre((0, 0)), maze.centre((rows - 1, cols - 1))
+    half = maze.unit / 2
+    box = (left - half, right + half, bottom - half, top + half)
+    bins = (np.arange(box[0], box[1] + 0.25, 0.5), np.arange(box[2], box[3] + 0.25, 0.5))
+    counts, _, _ = np.histogram2d(xy[:, 0], xy[:, 1], bins=bins)
+    figure = Figure(figsize=(0.6 * cols + 1.2, 0.6 * rows), layout="constrained")
+    axes = figure.add_subplot()
+    axes.imshow(maze.walls, extent=box, origin="lower", cmap="Greys", vmin=0, vmax=1.6)
+    seen = np.ma.masked_equal(counts.T, 0)
+    image = axes.imshow(seen, extent=box, origin="lower", cmap="viridis", norm="log")
+    figure.colorbar(image, label="rows", shrink=0.8)
+    axes.set(title=f"{name}: {dataset.rows:,} rows", xlabel="x (m)", ylabel="y (m)")
+    target = Path(out).expanduser()
+    target = target if target.suffix == ".png" else target.with_name(target.name + ".png")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(target, dpi=120)
+    return target
+
+
+def _positions(dataset: Dataset, path: Path, task: str | None) -> np.ndarray:
+    """Positions in the plane: the first two coordinates of a state, or of the simulator's beside images."""
+    if not dataset.pixels:
+        return dataset.observations[:, :2]
+    with npz.Archive(find(path, task, "train")) as archive:
+        if "qpos" not in archive.members:
+            raise UserError(f"{archive.path.name}: images without 'qpos' do not say where they were taken")
+        return archive.read("qpos")[:, :2]

@@ -1,0 +1,1 @@
+"""Environments: OGBench's tasks made repeatable, and the Lights Out puzzle."""

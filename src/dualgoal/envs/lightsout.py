@@ -1,0 +1,187 @@
+"""Lights Out as a Gymnasium environment, and what an agent sees of its boards (section 8 of the method).
+
+Observations and goals are float32 bit vectors as in `lightsout.random_dataset`; an episode ends at the goal or after as
+many presses as there are buttons, which is the diameter of an invertible board. A `View` turns bits into what a run of
+the experiment trains on, and `Seeded` is the environment of such a run as `envs.make` gives it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualgoal.data.dataset import Dataset
+from dualgoal.envs import lightsout_puzzle
+from dualgoal.envs.lightsout_puzzle import Puzzle, distance, random_boards, task_boards
+from dualgoal.errors import UserError, unknown
+
+CELL = 16  # pixels per light
+ANCHORS = 64
+SCALINGS = ("raw", "standardised")
+
+
+class LightsOut(gymnasium.Env[np.ndarray, np.int64]):
+    """Reach a goal board. `reset(options={"task_id": 1})` starts an evaluation task, `start` and `goal` are boards.
+
+    Without options both are random, the goal by random presses so that it can be reached. `info` holds the goal and
+    d*(board, goal); the reward is 0 at the goal and -1 elsewhere.
+    """
+
+    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+
+    def __init__(self, size: str = "4x5", render_mode: str | None = None) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise UserError(f"render mode '{render_mode}': Lights Out offers ansi and rgb_array")
+        self.puzzle = Puzzle.parse(size)
+        self.render_mode = render_mode
+        self.max_steps = self.puzzle.buttons
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (self.puzzle.buttons,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(self.puzzle.buttons)
+        self.board = self.goal = np.zeros(self.puzzle.buttons, np.uint8)
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        options = options or {}
+        if "task_id" in options:
+            self.board, self.goal = self._task(options["task_id"])
+        else:
+            board = random_boards(self.puzzle, 1, self.np_random)[0]
+            presses = random_boards(self.puzzle, 1, self.np_random)[0]
+            self.board = self._given(options, "start", board)
+            self.goal = self._given(options, "goal", (self.board + presses @ self.puzzle.toggles) % 2)
+        self.steps = 0
+        return self.board.astype(np.float32), self._info()
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if not self.action_space.contains(action):
+            raise UserError(f"action {action}: expected a button 0 to {self.puzzle.buttons - 1}")
+        self.board = self.board ^ self.puzzle.toggles[int(action)]
+        self.steps += 1
+        info = self._info()
+        done = info["success"]
+        return self.board.astype(np.float32), float(done) - 1, done, self.steps >= self.max_steps, info
+
+    def render(self) -> Any:
+        board, goal = (x.reshape(self.puzzle.rows, self.puzzle.columns) for x in (self.board, self.goal))
+        if self.render_mode == "ansi":
+            line = lambda row: "".join(".#"[light] for light in row)
+            return "\n".join(f"{line(now)}   {line(then)}" for now, then in zip(board, goal, strict=True))
+        if self.render_mode == "rgb_array":
+            gap = np.full((self.puzzle.rows, 1), 2)
+            cells = np.concatenate([board, gap, goal], axis=1)
+            colours = np.array([[30, 40, 60], [250, 200, 60], [255, 255, 255]], np.uint8)
+            return np.kron(colours[cells], np.ones((CELL, CELL, 1), np.uint8))
+        return None
+
+    def _task(self, task_id: Any) -> tuple[np.ndarray, np.ndarray]:
+        starts, goals = task_boards(self.puzzle)
+        if task_id not in range(1, len(starts) + 1):
+            raise UserError(f"Lights Out {self.puzzle}: task id {task_id} does not exist; it has 1 to {len(starts)}")
+        return starts[task_id - 1], goals[task_id - 1]
+
+    def _given(self, options: dict[str, Any], name: str, default: np.ndarray) -> np.ndarray:
+        board = np.asarray(options.get(name, default))
+        if board.shape != (self.puzzle.buttons,) or not np.isin(board, (0, 1)).all():
+            raise UserError(f"Lights Out {self.puzzle}: '{name}' must be {self.puzzle.buttons} values 0 or 1")
+        return board.astype(np.uint8)
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "goal": self.goal.astype(np.float32),
+            "success": bool((self.board == self.goal).all()),
+            "distance": float(distance(self.puzzle, self.board, self.goal)),
+        }
+
+
+@dataclass(frozen=True)
+class View:
+    """What an agent sees of a board: its bits, or its distances from 64 random boards. Its name is the run's task."""
+
+    puzzle: Puzzle
+    ideal: bool = False
+    scaling: str = "raw"  # A2: distances as they are, or (d - n/2) / sqrt(n/4), which has mean 0 and variance 1
+    anchor_seed: int = 0  # A4: one draw of anchors for all training seeds
+
+    def __post_init__(self) -> None:
+        if self.scaling not in SCALINGS:
+            raise unknown("scaling", self.scaling, SCALINGS)
+
+    @property
+    def task(self) -> str:
+        options = [self.scaling] * (self.scaling != "raw") + [f"anchors{self.anchor_seed}"] * (self.anchor_seed != 0)
+        return "-".join(["lightsout", str(self.puzzle), *(["ideal", *options] if self.ideal else [])])
+
+    @classmethod
+    def parse(cls, task: str) -> View:
+        """The view whose name is `task`."""
+        found = re.fullmatch(r"lightsout-([^-]+)(-ideal)?(-standardised)?(?:-anchors(\d+))?", task)
+        view = found and cls(
+            Puzzle.parse(found[1]), bool(found[2]), "standardised" if found[3] else "raw", int(found[4] or 0)
+        )
+        if not view or view.task != task:
+            raise UserError(
+                f"task '{task}': expected lightsout-ROWSxCOLUMNS[-ideal[-standardised]], as lightsout-4x5-ideal"
+            )
+        return view
+
+    @cached_property
+    def anchors(self) -> np.ndarray:
+        return lightsout_puzzle.random_boards(self.puzzle, ANCHORS, np.random.default_rng([64, self.anchor_seed]))
+
+    def __call__(self, boards: lightsout_puzzle.Bits) -> jax.Array:
+        """(..., n) zeros and ones -> (..., n) or (..., 64) float32."""
+        if not self.ideal:
+            return jnp.asarray(boards, jnp.float32)
+        d, n = lightsout_puzzle.anchor_distances(self.puzzle, self.anchors, boards), self.puzzle.buttons
+        return d if self.scaling == "raw" else (d - n / 2) / (n / 4) ** 0.5
+
+    def dataset(self, episodes: int, length: int, seed: int) -> Dataset:
+        """Random presses, seen through this view."""
+        bits = lightsout_puzzle.random_dataset(self.puzzle, episodes, length, seed=seed)
+        seen = np.asarray(jax.jit(self)(bits.observations))
+        facts = bits.provenance | {"view": self.task, "sha256": hashlib.sha256(seen.tobytes()).hexdigest()}
+        return dataclasses.replace(bits, observations=seen, task=self.task, provenance=facts)
+
+
+class Seeded:
+    """The puzzle as `envs.make` gives environments: observations and goals as the task's view shows them."""
+
+    def __init__(self, task: str) -> None:
+        self.task, self.view = task, View.parse(task)
+        self.raw = LightsOut(str(self.view.puzzle), render_mode="rgb_array")
+        self.max_steps, self.action_dim = self.raw.max_steps, self.view.puzzle.buttons
+        self.num_tasks = len(task_boards(self.view.puzzle)[0])
+        self._see = jax.jit(self.view)
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        return (ANCHORS if self.view.ideal else self.view.puzzle.buttons,)
+
+    def reset(self, seed: int, task_id: int | None = None, render_goal: bool = False) -> tuple[np.ndarray, dict]:
+        rng = np.random.default_rng(seed)
+        task_id = int(rng.integers(1, self.num_tasks + 1)) if task_id is None else task_id
+        board, info = self.raw.reset(seed=seed, options={"task_id": task_id})
+        return self._seen(board), info | {"goal": self._seen(info["goal"]), "task_id": task_id}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
+        board, reward, terminated, truncated, info = self.raw.step(action)
+        return self._seen(board), reward, terminated, truncated, info | {"goal": self._seen(info["goal"])}
+
+    def render(self) -> Any:
+        return self.raw.render()
+
+    def close(self) -> None:
+        self.raw.close()
+
+    def _seen(self, board: np.ndarray) -> np.ndarray:
+        return np.asarray(self._see(board))

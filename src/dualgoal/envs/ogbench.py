@@ -1,0 +1,244 @@
+"""OGBench environments in which (task, seed) fixes start, goal and everything after (section 7 of the method).
+
+OGBench's own `reset(seed=...)` does not: mazes draw from NumPy's global generator and manipulation goals take random
+steps from a fresh, unseeded action space. Here each environment owns one generator, which every draw goes through, and
+no global state is touched, construction included (`gymnasium.make` draws from the global generator, so it is not used).
+"""
+
+import atexit
+import contextlib
+import functools
+import importlib
+import warnings
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dualgoal.data import dataset
+from dualgoal.envs import rendering as render
+from dualgoal.envs.mazes import Maze
+from dualgoal.errors import UserError, unknown
+
+render.choose()  # before MuJoCo and dm_control are imported, which read the choice only once
+
+import gymnasium  # noqa: E402
+import mujoco  # noqa: E402
+import numpy as np  # noqa: E402
+import ogbench.locomaze  # noqa: E402
+import ogbench.manipspace  # noqa: E402, F401
+
+COLLECTORS = ("navigate", "stitch", "explore", "play", "noisy")
+_MAZES = ("pointmaze", "antmaze", "humanoidmaze", "antsoccer")
+_MANIPULATION = ("cube", "scene", "puzzle")
+
+
+def names() -> list[str]:
+    """Every task this package can build, by the name of its main dataset."""
+    found = []
+    for env_id in gymnasium.registry:
+        words = env_id.removeprefix("visual-").split("-")
+        if "singletask" in words or "teleport" in words or not env_id.endswith("-v0"):
+            continue  # single tasks carry no goals; teleports draw from the global generator inside `step`
+        if words[0] in _MAZES + _MANIPULATION:
+            kind = "navigate" if words[0] in _MAZES else "play"
+            found.append(env_id.removesuffix("v0") + f"{kind}-v0")
+    return found
+
+
+def family(task: str) -> str:
+    """The first word of a task without `visual-`: pointmaze, antmaze, ..., puzzle."""
+    return task.removeprefix("visual-").split("-")[0]
+
+
+def is_pixels(task: str) -> bool:
+    return task.startswith("visual-")
+
+
+def _spec(task: str) -> Any:
+    words = task.split("-")
+    canonical = "-".join([*words[:-2], "navigate" if family(task) in _MAZES else "play", words[-1]])
+    if len(words) < 3 or words[-2] not in COLLECTORS or canonical not in names():
+        raise unknown("task", task, names())
+    return gymnasium.spec("-".join([*words[:-2], words[-1]]))
+
+
+def check_name(task: str) -> None:
+    """Raise if there is no such task."""
+    _spec(task)
+
+
+def check(task: str) -> None:
+    """Raise if a task does not exist or needs rendering that this machine cannot do."""
+    _spec(task)
+    if is_pixels(task):
+        render.require(f"'{task}'")
+
+
+def build(task: str, *, shadow_size: int | None = None, **options: Any) -> Any:
+    """The bare OGBench environment of a task. It draws nothing sensible until `give_generator` has been called."""
+    check(task)
+    spec = _spec(task)
+    module, name = spec.entry_point.split(":")
+    maker = getattr(importlib.import_module(module), name)
+    options = {**spec.kwargs, **options}
+    if family(task) in _MAZES:
+        env = maker(**options)
+        _tidy_maze(env, shadow_size)
+    else:
+        env = _seedable(maker)(**options)
+        env.own_shadow_size = shadow_size
+    if is_pixels(task):
+        _close_at_exit(env)
+    return env
+
+
+def _tidy_maze(env: Any, shadow_size: int | None) -> None:
+    """Remove the model file that every maze leaves in the temporary folder, and renew the renderer's shadow map."""
+    with contextlib.suppress(OSError):
+        Path(env.fullpath).unlink()
+    if shadow_size is not None:
+        env.model.vis.quality.shadowsize = shadow_size
+        if env.custom_renderer is not None:
+            env.custom_renderer.close()
+            env.custom_renderer = None  # made anew, with the new size, at the next image
+
+
+@functools.cache
+def _seedable(base: type) -> type:
+    """A manipulation environment that keeps one action space (the original makes an unseeded one at each access)."""
+
+    class Seedable(base):
+        own_shadow_size: int | None = None
+
+        @functools.cached_property
+        def action_space(self):
+            return gymnasium.spaces.Box(-1.0, 1.0, (5,), np.float32)
+
+        def post_compilation(self):
+            if self.own_shadow_size is not None:
+                self._model.vis.quality.shadowsize = self.own_shadow_size
+            super().post_compilation()
+
+    Seedable.__name__ = f"Seedable{base.__name__}"
+    return Seedable
+
+
+def give_generator(env: Any, rng: np.random.Generator) -> None:
+    """Send every random draw of an environment through `rng`: resets, start and goal noise, random settling actions."""
+    env.np_random = rng
+    env.action_space.seed(int(rng.integers(2**31)))
+    if hasattr(env, "maze_map"):
+        reach = env._noise * env._maze_unit / 4
+
+        def add_noise(xy):
+            return xy[0] + rng.uniform(-reach, reach), xy[1] + rng.uniform(-reach, reach)
+
+        env.add_noise = add_noise
+
+
+_rendering: weakref.WeakSet = weakref.WeakSet()
+
+
+def _close_at_exit(env: Any) -> None:
+    """EGL contexts must go before the interpreter takes EGL down, or every exit prints tracebacks."""
+    if not _rendering:
+        atexit.register(_close_all)
+    _rendering.add(env)
+
+
+def _close_all() -> None:
+    for env in list(_rendering):
+        _close_renderer(env)
+
+
+def _close_renderer(env: Any) -> None:
+    for name in ("custom_renderer", "_renderer"):
+        renderer = getattr(env, name, None)
+        if isinstance(renderer, mujoco.Renderer):
+            renderer.close()
+            setattr(env, name, None)
+
+
+class SeededEnv:
+    """One task's environment. `reset(seed, task_id)` fixes the whole episode given the actions."""
+
+    def __init__(self, task: str, *, shadow_size: int | None = None):
+        self.task = task
+        self.raw = build(task, shadow_size=shadow_size)
+        self.max_steps: int = _spec(task).max_episode_steps
+        self.num_tasks: int = self.raw.num_tasks
+        self.action_dim: int = self.raw.action_space.shape[0]
+        self.pixels = is_pixels(task)
+        self._steps = 0
+        self._shape: tuple[int, ...] | None = (64, 64, 3) if self.pixels else None
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        if self._shape is None:
+            self._shape = self.reset(0, 1)[0].shape
+        return self._shape
+
+    def reset(
+        self, seed: int, task_id: int | None = None, render_goal: bool = False
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start evaluation task 1..num_tasks (drawn from the seed if None); `info["goal"]` is the goal observation."""
+        rng = np.random.default_rng(seed)
+        task_id = int(rng.integers(1, self.num_tasks + 1)) if task_id is None else task_id
+        if not 1 <= task_id <= self.num_tasks:
+            raise UserError(f"{self.task}: task id {task_id} does not exist; it has tasks 1 to {self.num_tasks}")
+        give_generator(self.raw, rng)
+        if render_goal:
+            self._before_render()
+        self._steps = 0
+        obs, info = self.raw.reset(options={"task_id": task_id, "render_goal": render_goal})
+        return self._cast(obs), {**info, "goal": self._cast(info["goal"]), "task_id": task_id}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, _, info = self.raw.step(np.asarray(action))
+        self._steps += 1
+        info["success"] = bool(info["success"])
+        return self._cast(obs), float(reward), bool(terminated), self._steps >= self.max_steps, info
+
+    def render(self) -> np.ndarray:
+        """The scene as it is now, (H, W, 3) uint8."""
+        self._before_render()
+        return self.raw.render()
+
+    def _before_render(self) -> None:
+        render.require(f"a picture of '{self.task}'")
+        _close_at_exit(self.raw)
+
+    def close(self) -> None:
+        _close_renderer(self.raw)
+
+    def _cast(self, obs: np.ndarray) -> np.ndarray:
+        return obs if self.pixels else np.asarray(obs, dtype=np.float32)
+
+
+def make(task: str, *, shadow_size: int | None = None, made_with: Mapping[str, Any] | None = None) -> Any:
+    """The evaluation environment of a task; `shadow_size` is the renderer's shadow map (None: 4096, the official).
+
+    Given a dataset's provenance as `made_with`, it renders as that dataset was rendered, and warns where it differs.
+    """
+    if task.startswith("lightsout-"):  # no simulator, so nothing to compare
+        from dualgoal.envs.lightsout import Seeded
+
+        return Seeded(task)
+    if made_with is not None:
+        for line in dataset.mismatches(made_with, shadow_size):
+            warnings.warn(line, dataset.Mismatch, stacklevel=2)
+        shadow_size = shadow_size or made_with.get("shadow_size")
+    return SeededEnv(task, shadow_size=shadow_size)
+
+
+@functools.cache
+def maze(task: str) -> Maze | None:
+    """The map behind a maze task, or None for manipulation. Read from OGBench, where the maps live."""
+    kwargs = _spec(task).kwargs
+    if family(task) not in _MAZES:
+        return None
+    env = build(f"pointmaze-{kwargs['maze_type']}-navigate-v0") if kwargs["maze_type"] != "arena" else build(task)
+    walls = np.asarray(env.maze_map) == 1
+    walls.setflags(write=False)
+    return Maze(walls, unit=float(env._maze_unit), offset=float(env._offset_x))

@@ -1,0 +1,1 @@
+"""Networks: heads on vectors, and encoders for images."""

@@ -1,0 +1,203 @@
+"""The paper's tables and figures as data, and their expansion into runs (sections 6, 7.1 and 10 of the method).
+
+A table is a list of tasks and a list of columns; a column is a representation, an algorithm and what it changes in the
+preset. Two cells with the same configuration are the same run wherever they stand: fusion/early is pixel_gcivl/orig.
+"""
+
+import dataclasses
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from dualgoal import errors
+from dualgoal.envs.tasks import PIXEL_TASKS, STATE_TASKS
+from dualgoal.paper import settings
+from dualgoal.runs import config
+
+Number = tuple[float, float | None]  # mean and standard deviation over seeds, in percent
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its key in the published numbers, its heading, and how it changes the preset."""
+
+    name: str
+    title: str
+    rep: str
+    algo: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table or figure of the paper."""
+
+    name: str
+    label: str  # T1 to T7, or the figure
+    title: str
+    tasks: tuple[str, ...]
+    columns: tuple[Column, ...]
+    seeds: int = 4
+    highlight: bool = True  # the paper marks entries at 95 % of the row's best, except in T3
+    average: bool = True  # the paper prints an Average row
+    noise: dict[str, float] = field(default_factory=dict)  # goal noise of a second evaluation, by task
+    contrast: tuple[str, str] = ("dual", "orig")  # the two columns whose difference is the table's point
+
+    def column(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise errors.unknown(f"column of {self.name}", name, [c.name for c in self.columns])
+
+
+def _reps(algo: str) -> tuple[Column, ...]:
+    titles = {"orig": "Orig", "vib": "VIB", "vip": "VIP", "tra": "TRA", "byol": "BYOL-γ", "dual": "Dual"}
+    return tuple(Column(rep, title, rep, algo) for rep, title in titles.items())
+
+
+# fmt: off
+_DIRECT_TASKS = ("antmaze-large-navigate-v0", "humanoidmaze-medium-navigate-v0", "antsoccer-arena-navigate-v0",
+                 "cube-double-play-v0", "scene-play-v0", "puzzle-4x4-play-v0")
+_NOISE = {"antmaze-medium-navigate-v0": 0.3, "cube-single-play-v0": 0.2, "scene-play-v0": 0.2}  # which three: A5
+LIGHTSOUT_TASKS = ("lightsout-4x5", "lightsout-4x6")
+
+TABLES: dict[str, Table] = {table.name: table for table in (
+    Table("state_gcivl", "T1", "GCIVL on states", STATE_TASKS, _reps("gcivl"), seeds=8),
+    Table("state_crl", "T6", "CRL on states", STATE_TASKS, _reps("crl")),
+    Table("state_gcfbc", "T7", "GCFBC on states", STATE_TASKS, _reps("gcfbc")),
+    Table("pixel_gcivl", "T2", "GCIVL on images", PIXEL_TASKS, _reps("gcivl"), average=False),
+    Table("fusion", "T3", "Orig with early or late fusion of images", PIXEL_TASKS[-2:], (
+        Column("early", "Early", "orig", "gcivl", {"rep.fusion": "early"}),
+        Column("late", "Late", "orig", "gcivl", {"rep.fusion": "late"}),
+    ), contrast=("early", "late"), highlight=False, average=False),
+    Table("parameterization", "T4", "How Dual combines state and goal", STATE_TASKS, (
+        Column("dual_symmetric", "Symmetric", "dual", "gcivl", {"rep.aggregation": "symmetric"}),
+        Column("dual_inner_product", "Inner product", "dual", "gcivl"),
+    ), contrast=("dual_inner_product", "dual_symmetric")),
+    Table("direct", "T5", "Policy from Dual's own value, or from a second one", _DIRECT_TASKS, (
+        Column("dual_direct", "Direct", "dual", "gcivl", {"rep.learner": "ivl", "algo.direct": True}),
+        Column("dual", "Dual", "dual", "gcivl", {"rep.learner": "ivl"}),
+    ), contrast=("dual", "dual_direct"), average=False),
+    Table("noise", "noisy-goal figure", "GCIVL with noise on evaluation goals", tuple(_NOISE), (
+        Column("orig", "Orig", "orig", "gcivl"), Column("dual", "Dual", "dual", "gcivl"),
+    ), highlight=False, average=False, noise=_NOISE),
+    Table("lightsout", "Lights Out figure", "DQN on Lights Out", LIGHTSOUT_TASKS, (
+        Column("orig", "Orig", "orig", "dqn"), Column("dual", "Dual", "dual", "dqn"),
+    ), highlight=False, average=False),
+)}
+# fmt: on
+
+
+def get(name: str) -> Table:
+    """The table of that name, or a one-line error with the nearest known one."""
+    if name not in TABLES:
+        raise errors.unknown("table", name, TABLES)
+    return TABLES[name]
+
+
+@cache
+def paper() -> dict[str, dict[str, dict[str, Number]]]:
+    """The published numbers: table, task (or "average"), column, (mean, standard deviation)."""
+    content = json.loads(resources.files("dualgoal.paper").joinpath("paper_results.json").read_text())
+    return {
+        table: {task: {column: (mean, std) for column, (mean, std) in row.items()} for task, row in rows.items()}
+        for table, rows in content.items()
+    }
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a table. `config` is the complete configuration; `noise` asks for one more evaluation of it."""
+
+    table: str
+    task: str
+    column: str
+    rep: str
+    algo: str
+    seeds: tuple[int, ...]
+    config: dict[str, Any]
+    id: str
+    noise: float = 0.0
+    same_as: tuple[str, ...] = ()  # cells of other tables that this run also fills
+
+    @property
+    def name(self) -> str:
+        return f"{self.table}/{self.task}/{self.column}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"steps": self.config["steps"], "episodes": self.config["episodes"]}
+
+
+def expand(
+    name: str,
+    *,
+    tasks: Collection[str] | None = None,
+    reps: Collection[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    steps: int | None = None,
+    **overrides: Any,
+) -> list[Cell]:
+    """The runs of a table, task by task; `tasks`, `reps` (or column names), `seeds` and `steps` take a part of it."""
+    table = get(name)
+    chosen_tasks = _choose("task", table.tasks, tasks)
+    known = {c.name for c in table.columns} | {c.rep for c in table.columns}
+    for rep in reps or ():
+        if rep not in known:
+            raise errors.unknown(f"representation in {name}", rep, sorted(known))
+    columns = [c for c in table.columns if reps is None or c.name in reps or c.rep in reps]
+    given: dict[str, Any] = overrides | ({} if steps is None else {"steps": steps})
+    given["seeds"] = tuple(range(table.seeds) if seeds is None else seeds)
+    return [_cell(table, task, column, given) for task in chosen_tasks for column in columns]
+
+
+def _choose(kind: str, known: Sequence[str], chosen: Collection[str] | None) -> list[str]:
+    for name in chosen or ():
+        if name not in known:
+            raise errors.unknown(kind, name, known)
+    return [name for name in known if chosen is None or name in chosen]
+
+
+def _cell(table: Table, task: str, column: Column, given: dict[str, Any]) -> Cell:
+    values, run_id = _configuration(task, column, given)
+    return Cell(
+        table.name,
+        task,
+        column.name,
+        column.rep,
+        column.algo,
+        given["seeds"],
+        values,
+        run_id,
+        table.noise.get(task, 0.0),
+        _shared(table, task, column),
+    )
+
+
+def _configuration(task: str, column: Column, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    if task in LIGHTSOUT_TASKS:
+        from dualgoal.paper import lightsout
+
+        # The figure's Dual is the exact map, not a learned one (section 1.7).
+        seen = {"orig": "orig", "dual": "ideal"}[column.rep]
+        run = lightsout.preset(task.removeprefix("lightsout-"), seen, **given)
+    else:
+        run = settings.preset(task, column.rep, column.algo, **(column.options | given))
+    return config.to_dict(run), run.id
+
+
+def _shared(table: Table, task: str, column: Column) -> tuple[str, ...]:
+    """Cells of other tables whose runs differ from this one in nothing but the seeds."""
+    others = [other for other in TABLES.values() if other is not table and task in other.tasks]
+    return tuple(
+        f"{other.name}/{task}/{c.name}" for other in others for c in other.columns if effective(c) == effective(column)
+    )
+
+
+def effective(column: Column) -> tuple[Any, ...]:
+    """What a column is apart from its name: two columns with equal values are the same run."""
+    defaults = {"rep.fusion": "early"}  # spelled out in T3, implied elsewhere
+    options = {k: v for k, v in column.options.items() if defaults.get(k) != v}
+    return column.rep, column.algo, tuple(sorted(options.items()))

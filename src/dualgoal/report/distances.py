@@ -1,0 +1,242 @@
+"""The picture of the idea: learned temporal distances from sampled states to sampled goals of one trained run.
+
+A goal is its distances from all states (section 1.3 of the method), so a table of distances, states by goals, is what a
+reader needs to point at a goal and see the representation. Mazes give coordinates and exact shortest paths to compare
+with; elsewhere states are placed by the two main directions of their distances to the goals.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgoal.errors import UserError
+from dualgoal.files import write_atomic
+from dualgoal.paper import stats
+from dualgoal.runs import directory
+
+FORMAT = 1
+FILE = "distances.json"
+STATES, GOALS = 400, 60
+PIXEL_STATES, PIXEL_GOALS = 160, 24
+COORDINATES = ("pointmaze", "antmaze", "humanoidmaze", "antsoccer")  # families whose first two numbers are x and y
+WALKING = ("pointmaze", "antmaze", "humanoidmaze")  # families in which the goal is a place, so a path length is exact
+
+Table = dict[str, Any]
+
+
+def explore(
+    path: str | Path,
+    *,
+    data: str | Path | None = None,
+    seed: int | None = None,
+    states: int = STATES,
+    goals: int = GOALS,
+) -> Table:
+    """Distances at a run's newest checkpoint as plain values, with coordinates and, in mazes, exact ones beside."""
+    from dualgoal.runs import policy as policies
+
+    path = Path(path)
+    policy = policies.load(path, seed)
+    if _pixels(policy):  # a picture costs a hundred vectors
+        states, goals = min(states, PIXEL_STATES), min(goals, PIXEL_GOALS)
+    family = _family(policy.run.task)
+    maze = _maze(policy.run.task) if family in COORDINATES and not _pixels(policy) else None
+    rng = np.random.default_rng(0)
+    observations = _observations(policy, path, data, maze, states, rng)
+    chosen = _spread(observations[:, :2], goals) if maze else rng.permutation(len(observations))[:goals]
+    learned = _learned(policy, observations, chosen)
+    points = observations[:, :2] if maze else embedding(learned)
+    exact = _exact(maze, points, chosen) if maze and family in WALKING else None
+    return _table(policy, points, chosen, learned, exact, maze)
+
+
+def _learned(policy: Any, observations: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Distances (goals, states); vectors in one call, images goal by goal because pairs of them fill the memory."""
+    if _pixels(policy):
+        return np.stack([policy.distance(observations, observations[g]) for g in chosen])
+    states, goals = np.tile(observations, (len(chosen), 1)), np.repeat(observations[chosen], len(observations), axis=0)
+    return policy.distance(states, goals).reshape(len(chosen), len(observations))
+
+
+def _table(policy: Any, points: np.ndarray, chosen: np.ndarray, learned: np.ndarray, exact: Any, maze: Any) -> Table:
+    return {
+        "format": FORMAT,
+        "run": policy.run.id,
+        "task": policy.run.task,
+        "seed": policy.seed,
+        "step": policy.step,
+        "kind": "maze" if maze else "embedding",
+        "points": _rounded(points, 3),
+        "goals": [int(g) for g in chosen],
+        "learned": _rounded(learned, 1),
+        "exact": None if exact is None else _rounded(exact, 0),
+        "walls": None if maze is None else walls(maze),
+        "cell": None if maze is None else maze.unit,
+        **({} if exact is None else compare(learned, exact)),
+    }
+
+
+def compare(learned: np.ndarray, exact: np.ndarray) -> Table:
+    """Rank correlation of learned with exact distances, over all pairs and per goal, and quartiles by exact value."""
+    per_goal = [stats.rank_correlation(a, b) for a, b in zip(learned, exact, strict=True)]
+    profile = []
+    for value in np.unique(exact[np.isfinite(exact)]):
+        there = learned[(exact == value) & np.isfinite(learned)]
+        if there.size:
+            profile.append([float(value), *(float(round(q, 1)) for q in np.quantile(there, [0.25, 0.5, 0.75]))])
+    return {
+        "correlation": stats.rank_correlation(learned, exact),
+        "correlations": [None if c is None else round(c, 3) for c in per_goal],
+        "profile": profile,
+    }
+
+
+def walls(maze: Any) -> list[list[float]]:
+    """Left, bottom and side of every wall cell, in metres."""
+    half = maze.unit / 2
+    centres = [maze.centre((int(i), int(j))) for i, j in np.argwhere(maze.walls)]
+    return [[x - half, y - half, maze.unit] for x, y in centres]
+
+
+def embedding(learned: np.ndarray) -> np.ndarray:
+    """Each state placed by its distances to the goals: the two main directions of those vectors, (states, 2)."""
+    finite = np.where(np.isfinite(learned), learned, np.nanmax(np.where(np.isfinite(learned), learned, np.nan)))
+    vectors = finite.T - finite.T.mean(axis=0)
+    left, size, _ = np.linalg.svd(vectors, full_matrices=False)
+    points = left[:, :2] * size[:2]
+    return points if points.shape[1] == 2 else np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
+
+
+def _observations(
+    policy: Any, path: Path, data: str | Path | None, maze: Any, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """States to show: rows of the run's dataset, spread evenly in mazes; a grid where a state is only a place."""
+    problem = None
+    for place in (data, policy.dataset.get("file")):
+        if place is None:
+            continue
+        try:
+            return _from_data(place, policy, maze, count, rng)
+        except UserError as error:
+            problem = error
+    if maze is not None and tuple(policy.dataset["observation_shape"]) == (2,):
+        return _grid(maze, count)
+    raise problem or UserError(f"{path}: states to show come from the dataset, which is not recorded; give --data")
+
+
+def _from_data(place: str | Path, policy: Any, maze: Any, count: int, rng: np.random.Generator) -> np.ndarray:
+    from dualgoal.data import dataset as datasets
+
+    dataset = datasets.load(place, policy.run.task)
+    if list(dataset.observation_shape) != list(policy.dataset["observation_shape"]):
+        raise UserError(f"{place}: observations are {dataset.observation_shape}, not the run's; give the run's --data")
+    rows = np.sort(rng.choice(dataset.rows, size=min(dataset.rows, 10 * count if maze else count), replace=False))
+    found = np.asarray(dataset.observations[rows])
+    return found[_spread(found[:, :2], count)] if maze else found
+
+
+def _grid(maze: Any, count: int) -> np.ndarray:
+    """Places evenly spread over the free cells."""
+    per_side = max(1, round(math.sqrt(count / len(maze.cells))))
+    offsets = (np.arange(per_side) + 0.5) / per_side - 0.5
+    centres = np.array([maze.centre(cell) for cell in maze.cells])
+    shifts = np.stack(np.meshgrid(offsets, offsets), axis=-1).reshape(-1, 2) * maze.unit * 0.9
+    return (centres[:, None] + shifts).reshape(-1, 2).astype(np.float32)
+
+
+def _spread(points: np.ndarray, count: int) -> np.ndarray:
+    """Indices of `count` points, each the farthest from those before it."""
+    chosen = [0]
+    gap = np.full(len(points), np.inf)
+    while len(chosen) < min(count, len(points)):
+        gap = np.minimum(gap, np.linalg.norm(points - points[chosen[-1]], axis=1))
+        chosen.append(int(gap.argmax()))
+    return np.array(chosen)
+
+
+def _exact(maze: Any, points: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Shortest paths in cells, (goals, states); NaN where a point lies in a wall."""
+    cells = [maze.cell(xy) for xy in points]
+    out = np.full((len(chosen), len(points)), np.nan)
+    for row, g in enumerate(chosen):
+        if maze.free(cells[g]):
+            table = maze.distances(cells[g])
+            found = [table[cell] if maze.free(cell) else -1 for cell in cells]
+            out[row] = [np.nan if steps < 0 else steps for steps in found]
+    return out
+
+
+def _family(task: str) -> str:
+    return task.removeprefix("visual-").split("-")[0]
+
+
+def _maze(task: str) -> Any:
+    from dualgoal.envs import ogbench
+
+    return ogbench.maze(task)
+
+
+def _pixels(policy: Any) -> bool:
+    return len(policy.dataset["observation_shape"]) == 3
+
+
+def _rounded(values: np.ndarray, digits: int) -> list[Any]:
+    """Nested lists of short numbers, None where not finite."""
+    rows = np.asarray(values, float).tolist()
+    short = lambda v: round(v, digits) if digits else int(v)
+    return [[short(v) if math.isfinite(v) else None for v in row] for row in rows]
+
+
+def save(path: str | Path, **options: Any) -> Path:
+    """Compute and keep the table in the run directory, so that a report can be built where the data is not."""
+    target = Path(path) / FILE
+    write_atomic(target, json.dumps(explore(path, **options), separators=(",", ":"), allow_nan=False).encode())
+    return target
+
+
+def kept(path: Path) -> Table | None:
+    """The table in a run directory, if it is one and belongs to the newest checkpoint (or there is none any more)."""
+    try:
+        table = json.loads((path / FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    there = directory.steps(path)
+    return table if valid(table) and (not there or there[-1] == table["step"]) else None
+
+
+def valid(table: Any) -> bool:
+    """Whether this is a table that the report's page can show; a file may have been written by anything."""
+    if not isinstance(table, dict) or table.get("format") != FORMAT or table.get("kind") not in ("maze", "embedding"):
+        return False
+    points, goals, exact, walls = (table.get(key) for key in ("points", "goals", "exact", "walls"))
+    if not (isinstance(points, list) and isinstance(goals, list) and points and goals):
+        return False
+    shape = (len(goals), len(points))
+    return (
+        all(isinstance(g, int) and 0 <= g < len(points) for g in goals)
+        and all(isinstance(table.get(key), int) and _number(table[key]) for key in ("seed", "step"))
+        and _matrix(points, (None, 2))
+        and _matrix(table.get("learned"), shape)
+        and (exact is None or _matrix(exact, shape))
+        and (walls is None or (_matrix(walls, (None, 3)) and _number(table.get("cell"))))
+        and _numbers(table.get("correlations", []))
+        and _matrix(table.get("profile", []), (None, 4))
+        and _numbers([table.get("correlation")])
+    )
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e15 < value < 1e15  # and not NaN
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(v is None or _number(v) for v in values)
+
+
+def _matrix(values: Any, shape: tuple[int | None, int]) -> bool:
+    """A list of lists of numbers; None for any number of rows."""
+    good = isinstance(values, list) and shape[0] in (None, len(values))
+    return good and all(_numbers(row) and len(row) == shape[1] for row in values)

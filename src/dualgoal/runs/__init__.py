@@ -1,0 +1,1 @@
+"""A run: its configuration, its directory, training, evaluation, and what a user loads from it."""

@@ -1,0 +1,102 @@
+"""Arrays on disk: a safetensors file and a JSON beside it with its size and SHA-256 (users' wishes 8 and 9).
+
+The JSON is written last, so a checkpoint exists only when it is complete. Reading executes nothing: size and hash are
+checked in constant memory, then names, shapes and types are compared with what is expected, then arrays are made.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from dualgoal.errors import UserError
+from dualgoal.files import write_atomic
+from dualgoal.runs.config import canonical
+
+Arrays = dict[str, np.ndarray]
+
+
+class Shape(NamedTuple):
+    """What an array must look like to be accepted."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class Damaged(Exception):
+    """A checkpoint that cannot be used; the message says why."""
+
+
+_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
+_NAMES |= {"I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8"}
+_NAMES |= {"BOOL": "bool"}
+
+
+def write(path: Path, arrays: Mapping[str, np.ndarray], **facts: Any) -> None:
+    """Write `path` (…safetensors) and its JSON. `facts` are JSON values that go into the JSON."""
+    # C order first: safetensors writes wrong data for strided arrays without a word.
+    content = safetensors.numpy.save({k: np.asarray(v, order="C") for k, v in arrays.items()})
+    write_atomic(path, content)
+    facts |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    facts["check"] = _check(facts)
+    write_atomic(path.with_suffix(".json"), (json.dumps(facts, indent=1, sort_keys=True) + "\n").encode())
+
+
+def facts(path: Path) -> dict[str, Any]:
+    """The JSON beside a checkpoint, itself protected by a hash."""
+    beside = path.with_suffix(".json")
+    try:
+        found = json.loads(beside.read_bytes())
+        intact = isinstance(found, dict) and found.get("check") == _check(found)
+    except (OSError, ValueError) as error:
+        raise Damaged(f"{beside.name} cannot be read") from error
+    if not intact:
+        raise Damaged(f"{beside.name} is damaged")
+    return found
+
+
+def read(path: Path, expected: Mapping[str, Shape] | None = None) -> Arrays:
+    """All arrays of a checkpoint. A damaged one raises `Damaged`, an intact one of another shape a `UserError`."""
+    verify(path)
+    if expected is not None:
+        fits(path, expected)
+    return safetensors.numpy.load(path.read_bytes())
+
+
+def verify(path: Path) -> None:
+    """See that the file is the one its JSON describes, every bit of it, in constant memory."""
+    known = facts(path)
+    try:
+        size = path.stat().st_size
+        if size != known["bytes"]:
+            raise Damaged(f"{path.name} has {size} bytes instead of {known['bytes']}")
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise Damaged(f"{path.name} cannot be read") from error
+    if digest != known["sha256"]:
+        raise Damaged(f"{path.name} does not match its SHA-256")
+
+
+def fits(path: Path, expected: Mapping[str, Shape]) -> None:
+    """Compare names, shapes and types with the file's header before any array is made."""
+    try:
+        with safetensors.safe_open(str(path), framework="numpy") as file:
+            found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            held = {n: (tuple(s.get_shape()), _NAMES.get(str(s.get_dtype()), "?")) for n, s in found.items()}
+    except Exception as error:  # the reader's own error types differ between its versions
+        raise UserError(f"{path}: not a safetensors file; restore it or train again") from error
+    for name in {*held, *expected}:
+        wanted = (expected[name].shape, expected[name].dtype.name) if name in expected else None
+        if held.get(name) != wanted:
+            found_as, wanted_as = held.get(name, "absent"), wanted or "absent"
+            raise UserError(f"{path}: array '{name}' is {found_as}, expected {wanted_as}; made by another version?")
+
+
+def _check(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical({k: v for k, v in facts.items() if k != "check"}).encode()).hexdigest()

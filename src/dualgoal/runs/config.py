@@ -1,0 +1,238 @@
+"""What a run is: one frozen value that says everything that changes its result (sections 6 and 7 of the method).
+
+`Run` goes to canonical JSON and back without loss, is hashed into an id, and can be compared with another one field by
+field. Nothing here touches arrays, so a configuration can be read on a machine without an accelerator.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import typing
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal
+
+from dualgoal.errors import UserError, unknown
+
+Precision = Literal["auto", "float32", "tf32", "bf16"]
+
+# Fields that decide how often something is written, not what is computed.
+INERT = frozenset({"save_every"})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One task, one representation, one algorithm, several seeds."""
+
+    task: str
+    """OGBench dataset name, for instance cube-single-play-v0."""
+    rep: Any
+    """Options of the goal representation (an instance of a class in `dualgoal.reps.REPS`)."""
+    algo: Any
+    """Options of the algorithm (an instance of a class in `dualgoal.algos.ALGOS`)."""
+    discount: float = 0.99
+    """Discount gamma, also of geometric goals."""
+    seeds: tuple[int, ...] = (0,)
+    """Training seeds; they train side by side in one program."""
+    steps: int = 1_000_000
+    """Gradient steps."""
+    batch_size: int = 1024
+    """Transitions per gradient step."""
+    lr: float = 3e-4
+    """Adam's learning rate."""
+    tau: float = 0.005
+    """Rate of the target networks."""
+    ema_before_update: bool = True
+    """Update target networks from the parameters before the gradient step, as the released code does."""
+    augment: float = 0.5
+    """Probability that a batch of images is shifted; without effect on vectors."""
+    eval_every: int = 100_000
+    """Steps between evaluations; 0: only after the last step."""
+    save_every: int = 100_000
+    """Steps between checkpoints; every evaluation and the end save too."""
+    log_every: int = 5_000
+    """Steps between rows of metrics.jsonl."""
+    episodes: int = 50
+    """Evaluation episodes per task; 0: no evaluation."""
+    goal_noise: float = 0.0
+    """Standard deviation of Gaussian noise on every coordinate of an evaluation goal, drawn once per episode."""
+    action_noise: float = 0.0
+    """Standard deviation of Gaussian noise on every evaluation action, which is clipped again afterwards."""
+    precision: Precision = "auto"
+    """Arithmetic of matrix products; auto: bf16 for vectors on a GPU that computes in it, else float32."""
+    reached_by: Literal["row", "state"] = "row"
+    """When a relabelled goal counts as reached: it is the same row (released code), or an equal state."""
+    frozen_rep: str | None = None
+    """A run directory whose trained representation is used here and kept frozen (two-stage training)."""
+    deterministic: bool = False
+    """Ask the compiler for bit-reproducible operations on a GPU (slower)."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def id(self) -> str:
+        """Twelve hexadecimal digits over everything that changes the result."""
+        fields = {k: v for k, v in to_dict(self).items() if k not in INERT}
+        return hashlib.sha256(canonical(fields).encode()).hexdigest()[:12]
+
+    @property
+    def has_policy(self) -> bool:
+        """False for a representation trained alone."""
+        return part_name("algo", self.algo) != "none"
+
+    @property
+    def eval_steps(self) -> tuple[int, ...]:
+        """The steps after which the policy is evaluated: multiples of `eval_every` and the last."""
+        if not self.episodes or not self.has_policy:
+            return ()
+        every = self.eval_every or self.steps
+        return tuple(sorted({*range(every, self.steps + 1, every), self.steps}))
+
+
+def _check(run: Run) -> None:
+    for name in ("steps", "batch_size", "log_every", "save_every"):
+        if getattr(run, name) < 1:
+            raise UserError(f"{name} is {getattr(run, name)}; expected at least 1")
+    for name in ("eval_every", "episodes", "goal_noise", "action_noise"):
+        if getattr(run, name) < 0:
+            raise UserError(f"{name} is {getattr(run, name)}; expected 0 or more")
+    for name, low, high in (("discount", 0, 1), ("tau", 0, 1.000001), ("lr", 0, math.inf)):
+        if not low < getattr(run, name) < high:
+            raise UserError(f"{name} is {getattr(run, name)}; expected a number in ({low}, {round(high, 3)})")
+    if not 0 <= run.augment <= 1:
+        raise UserError(f"augment is {run.augment}; expected a probability")
+    if not run.seeds or len(set(run.seeds)) < len(run.seeds) or min(run.seeds) < 0:
+        raise UserError(f"seeds are {list(run.seeds)}; expected one or more different integers from 0 on")
+    for name in ("precision", "reached_by"):
+        known = typing.get_args(_types(Run)[name])
+        if getattr(run, name) not in known:
+            raise unknown(name, str(getattr(run, name)), known)
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling per value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def to_dict(run: Run) -> dict[str, Any]:
+    """Plain JSON values; a part becomes its registry name and its options."""
+    out = {f.name: _plain(getattr(run, f.name)) for f in dataclasses.fields(Run) if f.name not in ("rep", "algo")}
+    return out | {"rep": _part_to_dict("rep", run.rep), "algo": _part_to_dict("algo", run.algo)}
+
+
+def from_dict(values: Any) -> Run:
+    """The inverse of `to_dict`; whatever does not fit is refused with the field's name."""
+    if not isinstance(values, dict):
+        raise UserError(f"a run's configuration is a JSON object, not {type(values).__name__}")
+    rest = {k: v for k, v in values.items() if k not in ("rep", "algo")}
+    parts = {kind: _part_from_dict(kind, values.get(kind)) for kind in ("rep", "algo")}
+    return _build(Run, rest | parts, where="run")
+
+
+def differences(a: Run, b: Run) -> list[str]:
+    """The fields in which two runs differ, as 'rep.dim: 64 -> 128'; inert fields are left out."""
+    left, right = _flat(to_dict(a)), _flat(to_dict(b))
+    names = [n for n in sorted({*left, *right}) if n not in INERT and left.get(n) != right.get(n)]
+    return [f"{n}: {_shown(left, n)} -> {_shown(right, n)}" for n in names]
+
+
+def part_name(kind: Literal["rep", "algo"], part: Any) -> str:
+    """The registry name of a representation or an algorithm; 'none' for no algorithm."""
+    for name, cls in _all(kind).items():
+        if type(part) is cls:
+            return name
+    raise UserError(f"{type(part).__name__} is not a registered {kind}; add it to its registry")
+
+
+def registry(kind: Literal["rep", "algo"]) -> dict[str, type]:
+    """The representations or the algorithms by name."""
+    from dualgoal import algos, reps
+
+    return dict(reps.REPS if kind == "rep" else algos.ALGOS)
+
+
+def _all(kind: Literal["rep", "algo"]) -> dict[str, type]:
+    """The registry and, for algorithms, 'none': stage one of two trains a representation alone."""
+    from dualgoal import algos
+
+    return registry(kind) | (dict(algos.NONE) if kind == "algo" else {})
+
+
+def _part_to_dict(kind: Literal["rep", "algo"], part: Any) -> dict[str, Any]:
+    fields = [f for f in dataclasses.fields(part) if f.init]
+    return {"name": part_name(kind, part), **{f.name: _plain(getattr(part, f.name)) for f in fields}}
+
+
+def _part_from_dict(kind: Any, values: Any) -> Any:
+    if not isinstance(values, dict) or not isinstance(values.get("name"), str):
+        raise UserError(f"the configuration's '{kind}' is {values!r}; expected an object with a 'name'")
+    name, options = values["name"], {k: v for k, v in values.items() if k != "name"}
+    known = _all(kind)
+    if name not in known:
+        raise unknown({"rep": "representation", "algo": "algorithm"}[kind], name, known)
+    return _build(known[name], options, where=kind)
+
+
+def _build(cls: type, values: dict[str, Any], where: str) -> Any:
+    types = {f.name: _types(cls)[f.name] for f in dataclasses.fields(cls) if f.init}
+    if strange := sorted(set(values) - set(types)):
+        raise UserError(f"{where}.{strange[0]} is not an option of {cls.__name__} (known: {', '.join(types)})")
+    needed = [f.name for f in dataclasses.fields(cls) if f.init and _required(f)]
+    if missing := [n for n in needed if n not in values]:
+        raise UserError(f"{where}.{missing[0]} is missing from the configuration")
+    return cls(**{name: _typed(value, types[name], f"{where}.{name}") for name, value in values.items()})
+
+
+def _required(field: "dataclasses.Field[Any]") -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+@functools.cache
+def _types(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _typed(value: Any, kind: Any, where: str) -> Any:
+    """`value` as the annotated type, so that JSON's lists become tuples again and a wrong type is caught here."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin is Literal and value in args:
+        return value
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_typed(v, args[0], where) for v in value)
+    if origin in (typing.Union, UnionType):
+        for option in args:
+            try:
+                return _typed(value, option, where)
+            except UserError:
+                continue
+    if kind is NoneType and value is None:
+        return None
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(kind, type) and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    raise UserError(f"{where} is {value!r}; expected {getattr(kind, '__name__', kind)}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise UserError(f"option value {value!r} cannot be written as JSON")
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in values.items():
+        out |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+    return out
+
+
+def _shown(values: dict[str, Any], name: str) -> str:
+    return json.dumps(values[name]) if name in values else "(absent)"

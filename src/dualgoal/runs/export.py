@@ -1,0 +1,103 @@
+"""A way out: the goal encoder and the policy of one seed as plain arrays, for any framework (docs/export.md).
+
+Networks become numbered layers `goal/0/w, goal/0/b, ...` in the order in which they are applied; a JSON beside the file
+says what they are. Nothing of this package is needed to use them: the page shows a reader in forty lines of NumPy.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgoal.errors import UserError
+from dualgoal.files import write_atomic
+from dualgoal.nets import heads as nets
+from dualgoal.runs import checkpoint, config, policy, trees
+
+FORMAT = "dualgoal-policy-1"
+Arrays = checkpoint.Arrays
+
+
+def export(run: str | Path, out: str | Path, *, seed: int | None = None, step: int | None = None) -> Path:
+    """Write `out` (.safetensors) and the JSON beside it from a run; returns the file."""
+    out = Path(out)
+    if out.suffix != ".safetensors":
+        raise UserError(f"{out}: the export is a safetensors file; give --out a name that ends in .safetensors")
+    loaded = policy.load(run, seed, step)
+    arrays, architecture = flatten(loaded)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint.write(out, arrays, format=FORMAT, step=loaded.step)
+    facts = json.loads(out.with_suffix(".json").read_bytes()) | architecture
+    facts.pop("check")
+    write_atomic(out.with_suffix(".json"), (json.dumps(facts, indent=1, sort_keys=True) + "\n").encode())
+    return out
+
+
+def flatten(loaded: policy.Policy) -> tuple[Arrays, dict[str, Any]]:
+    """All arrays by name, and what they mean."""
+    if not loaded.run.has_policy:
+        raise UserError("this run trained a representation alone; export a run that has an algorithm")
+    goal, goal_kind = _goal(loaded.params["rep"])
+    actor, actor_kind = _actor(loaded.params["algo"])
+    if loaded.dataset["discrete"] and actor_kind["kind"] == "gaussian":
+        actor_kind["kind"] = "categorical"
+    encoders = {f"encoders/{name}": leaf for name, leaf in trees.to_host(loaded.params["encoders"]).items()}
+    run = config.to_dict(loaded.run)
+    about = {
+        "observation_shape": list(loaded.dataset["observation_shape"]),
+        "action_dim": loaded.dataset["action_dim"],
+        "seed": loaded.seed,
+        "rep": run["rep"],
+        "algo": run["algo"],
+        "task": run["task"],
+        "goal": goal_kind,
+        "policy": actor_kind,
+        "encoders": "impala" if encoders else None,
+    }
+    if actor_kind["kind"] == "flow":
+        actor_kind["flow_steps"] = run["algo"]["flow_steps"]
+    return {k: np.asarray(v) for k, v in {**goal, **actor, **encoders}.items()}, about
+
+
+def _goal(rep: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
+    net = rep.get("phi", rep.get("model", {}).get("phi"))
+    if not rep:
+        return {}, {"kind": "identity"}
+    if isinstance(net, nets.Bottleneck):
+        heads = {f"goal/{name}": _linear(head) for name, head in (("mean", net.mean), ("log_std", net.log_std))}
+        flat = {f"{name}/{part}": array for name, layer in heads.items() for part, array in layer.items()}
+        return _stack("goal", net.trunk) | flat, {"kind": "bottleneck"}
+    if isinstance(net, nets.Embedding):
+        members = net.mlp.layers[0].w.shape[0] if net.mlp.layers[0].w.ndim == 3 else None
+        return _stack("goal", net.mlp), {"kind": "mlp", "members": members}
+    return {f"goal/{name}": leaf for name, leaf in trees.to_host(rep).items()}, {"kind": "other"}
+
+
+def _actor(algo: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
+    net = algo.get("actor")
+    if isinstance(net, nets.Actor):
+        return _stack("policy", net.mlp, net.head) | _fusion(net), {"kind": "gaussian"}
+    if isinstance(net, nets.Flow):
+        return _stack("policy", net.mlp) | _fusion(net), {"kind": "flow"}
+    return {f"policy/{name}": leaf for name, leaf in trees.to_host(algo).items()}, {"kind": "other"}
+
+
+def _fusion(net: Any) -> Arrays:
+    """Image encoders that belong to one network (orig); nothing on vectors."""
+    return {f"policy/fuse/{name}": leaf for name, leaf in trees.to_host(net.fuse).items()}
+
+
+def _stack(prefix: str, mlp: Any, *more: Any) -> Arrays:
+    """Layers in order: every one but the last is followed by GELU, and by LayerNorm where it has scale and offset."""
+    out: Arrays = {}
+    for n, layer in enumerate((*mlp.layers, *more)):
+        parts = _linear(layer)
+        if isinstance(layer, nets.Dense):
+            parts |= {"scale": np.asarray(layer.scale), "offset": np.asarray(layer.offset)}
+        out |= {f"{prefix}/{n}/{part}": array for part, array in parts.items()}
+    return out
+
+
+def _linear(layer: Any) -> Arrays:
+    return {"w": np.asarray(layer.w), "b": np.asarray(layer.b)}

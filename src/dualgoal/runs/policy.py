@@ -1,0 +1,171 @@
+"""What a user loads from a run: a goal-conditioned policy that acts, encodes goals and measures distances.
+
+NumPy in, NumPy out, one row or many, no environment needed. Loading executes nothing from the run directory: the
+configuration is JSON, the arrays are checked against the shapes it implies before they are read.
+"""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors
+from jax import Array, random
+
+from dualgoal import machine
+from dualgoal.agent import Agent
+from dualgoal.errors import UserError
+from dualgoal.interface import Spec
+from dualgoal.runs import checkpoint, config, directory, trees
+from dualgoal.runs.worker import Episode, episodes
+
+FILM_SHADOW = 512  # size of the shadow map when nobody learns from the picture; MuJoCo's 4096 takes most of its time
+
+
+def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
+    """The agent of a run on data of these sizes (`dataset` is that part of config.json)."""
+    spec = Spec(
+        observation_shape=tuple(dataset["observation_shape"]),
+        action_dim=dataset["action_dim"],
+        discrete=dataset["discrete"],
+        discount=run.discount,
+        batch_size=run.batch_size,
+        lr=run.lr,
+        tau=run.tau,
+        ema_before_update=run.ema_before_update,
+        augment=run.augment,
+        reached_by=run.reached_by,
+        precision=machine.arithmetic(run.precision, dataset["observation_shape"]),
+    )
+    return Agent(run.rep, run.algo, spec, frozen=run.frozen_rep is not None)
+
+
+def load(path: str | Path, seed: int | None = None, step: int | None = None, verify: bool = True) -> "Policy":
+    """The policy of one seed of a run directory, at `step` (default: the newest checkpoint that is intact)."""
+    path = Path(path)
+    facts = directory.read_config(path)
+    run = config.from_dict(facts["run"])
+    (seed,) = directory.choose_seeds(path, run, None if seed is None else (seed,))[:1]
+    step = directory.choose_step(path, step) if verify or step is None else step
+    dataset = facts.get("dataset") or {}
+    if not {"observation_shape", "action_dim", "discrete"} <= set(dataset):
+        raise UserError(f"{path}/config.json: 'dataset' lacks the sizes of observations and actions; restore the file")
+    agent = agent_for(run, dataset)
+    params = read_params(directory.checkpoint_path(path, step), agent, run.seeds.index(seed), len(run.seeds))
+    return Policy(agent, params, run, dataset, seed=seed, step=step)
+
+
+@functools.lru_cache(maxsize=8)
+def _template(agent: Agent) -> Any:
+    return jax.eval_shape(agent.init, random.key(0))
+
+
+def read_params(file: Path, agent: Agent, index: int, seeds: int) -> Any:
+    """The parameters of one seed, read without its optimiser state and without the other seeds."""
+    template = _template(agent)
+    expected = {n: s._replace(shape=(seeds, *s.shape)) for n, s in trees.shapes(template).items()}
+    checkpoint.fits(file, expected)
+    wanted = [n for n in trees.named(template) if n.startswith("params/")]
+    with safetensors.safe_open(str(file), framework="numpy") as arrays:
+        found = {name.removeprefix("params/"): np.array(arrays.get_slice(name)[index]) for name in wanted}
+    return trees.fill(template.params, found)
+
+
+class Policy:
+    """A trained agent of one seed."""
+
+    def __init__(
+        self, agent: Agent, params: Any, run: config.Run, dataset: Mapping[str, Any], seed: int = 0, step: int = 0
+    ):
+        self.agent, self.run, self.dataset, self.seed, self.step = agent, run, dict(dataset), seed, step
+        self.params = jax.tree.map(jax.numpy.asarray, params)
+        self._draws = 0
+        self._act = jax.jit(self._act_rows, static_argnums=5)
+        self._encode = jax.jit(self._encode_rows)
+        self._distance = jax.jit(self._distance_rows)
+
+    def act(self, obs: Any, goal: Any, temperature: float = 0.0, draw: int | None = None) -> np.ndarray:
+        """Actions towards `goal`, one or one per observation. Random parts (VIB, flows) differ from call to call
+        unless `draw` names one."""
+        obs, goal, one = self._rows(obs, goal)
+        ids = np.arange(len(obs), dtype=np.uint32)
+        out = self._padded(self._act, obs, goal, ids, np.uint32(self._next(draw)), float(temperature))
+        return out[0] if one else out
+
+    def encode(self, goal: Any, draw: int | None = None) -> np.ndarray:
+        """What the algorithm sees instead of the goal."""
+        goal, _, one = self._rows(goal, goal)
+        ids = np.arange(len(goal), dtype=np.uint32)
+        out = self._padded(self._encode, goal, ids, np.uint32(self._next(draw)))
+        return out[0] if one else out
+
+    def distance(self, obs: Any, goal: Any) -> np.ndarray:
+        """Learned temporal distance from observations to goals, in environment steps."""
+        obs, goal, one = self._rows(obs, goal)
+        ids = np.arange(len(obs), dtype=np.uint32)
+        out = self._padded(self._distance, obs, goal, ids, np.uint32(self._next(None)))
+        return out[0] if one else out
+
+    def rollout(self, env: Any = None, task: int = 1, seed: int = 0) -> Episode:
+        """One episode in `env` (a `dualgoal.envs` environment; default: the run's) towards evaluation task `task`."""
+        if env is None:
+            env = self.make_env()
+        return episodes([env], self.act_block, task, first=seed, count=1)[0]
+
+    def make_env(self) -> Any:
+        """The run's environment, rendered as its dataset was; one without pictures, as quickly as films need."""
+        from dualgoal.envs import ogbench
+
+        quick = None if len(self.dataset["observation_shape"]) == 3 else FILM_SHADOW
+        return ogbench.make(self.run.task, shadow_size=self.dataset.get("shadow_size") or quick)
+
+    def act_block(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
+        """Actions of several episodes in lockstep; what is random depends on an episode's id and its step only."""
+        return np.asarray(self._act(self.params, obs, goal, ids, np.uint32(step), 0.0))
+
+    def _act_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array, temperature: float) -> Array:
+        def one(o: Array, g: Array, i: Array) -> Array:
+            return self.agent.act(params, o[None], g[None], self._key(i, draw), temperature)[0]
+
+        return jax.vmap(one)(obs, goal, ids)
+
+    def _encode_rows(self, params: Any, goal: Array, ids: Array, draw: Array) -> Array:
+        return jax.vmap(lambda g, i: self.agent.encode(params, g[None], self._key(i, draw))[0])(goal, ids)
+
+    def _distance_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array) -> Array:
+        one = lambda o, g, i: self.agent.distance(params, o[None], g[None], self._key(i, draw))[0]
+        return jax.vmap(one)(obs, goal, ids)
+
+    def _key(self, row: Array, draw: Array) -> Array:
+        return random.fold_in(random.fold_in(random.key(0), row), draw)
+
+    def _next(self, draw: int | None) -> int:
+        self._draws += 1
+        return self._draws if draw is None else draw
+
+    def _rows(self, obs: Any, goal: Any) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Both as rows; a single goal serves all observations and the other way round."""
+        shape = tuple(self.dataset["observation_shape"])
+        obs, goal = np.asarray(obs), np.asarray(goal)
+        for name, value in (("observation", obs), ("goal", goal)):
+            if value.shape != shape and value.shape[1:] != shape:
+                raise UserError(f"{name} has shape {value.shape}; this policy takes {shape} or (rows, *{shape})")
+        one = obs.shape == shape and goal.shape == shape
+        obs, goal = (v[None] if v.shape == shape else v for v in (obs, goal))
+        if len(obs) != len(goal) and 1 not in (len(obs), len(goal)):
+            raise UserError(f"{len(obs)} observations and {len(goal)} goals; give as many of both, or one of either")
+        rows = max(len(obs), len(goal)) if min(len(obs), len(goal)) else 0
+        obs, goal = (np.broadcast_to(self._cast(v), (rows, *shape)) for v in (obs, goal))
+        return obs, goal, one
+
+    def _cast(self, value: np.ndarray) -> np.ndarray:
+        return value.astype(np.uint8 if len(self.dataset["observation_shape"]) == 3 else np.float32)
+
+    def _padded(self, function: Any, *args: Any) -> np.ndarray:
+        """Call with the rows filled up to a power of two, so that few sizes are ever compiled."""
+        rows = len(args[0])
+        size = 1 << max(rows - 1, 0).bit_length()
+        fill = lambda a: np.concatenate([a, np.zeros((size - rows, *a.shape[1:]), a.dtype)]) if np.ndim(a) else a
+        return np.asarray(function(self.params, *map(fill, args)))[:rows]

@@ -1,0 +1,126 @@
+"""Evaluation rows, and the path from them to the number a table prints (section 7 of the method).
+
+One row says how often one seed's policy reached one evaluation goal at one step. A run's score is the mean over its
+last three evaluations of the mean over goals of the success rate, in percent, one number per seed. An evaluation at
+step 1 never counts, nor does one that lacks a goal: it was interrupted.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualgoal.errors import UserError
+
+LAST = 3
+
+
+@dataclass(frozen=True)
+class EvalRow:
+    """One line of eval.jsonl: how often one seed reached one evaluation goal at one step."""
+
+    seed: int
+    step: int
+    goal: int  # number of the evaluation goal, from 1 on
+    episodes: int
+    successes: int
+    length: float  # mean number of steps of an episode
+    goal_noise: float = 0.0
+    action_noise: float = 0.0
+
+    @property
+    def success(self) -> float:
+        """Share of the episodes that reached the goal."""
+        return self.successes / self.episodes
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as written to eval.jsonl and to row files."""
+        out = {"seed": self.seed, "step": self.step, "goal": self.goal, "episodes": self.episodes}
+        out |= {"successes": self.successes, "success": self.success, "length": self.length}
+        return (
+            out | {"goal_noise": self.goal_noise} | ({"action_noise": self.action_noise} if self.action_noise else {})
+        )
+
+    @classmethod
+    def from_json(cls, values: Any, where: str) -> "EvalRow":
+        """The inverse of `to_json`; `where` names the file and line for the error. Rows written before the field was
+        called "goal" say "task"."""
+        if not isinstance(values, Mapping):
+            raise UserError(f"{where}: an evaluation row is a JSON object, not {type(values).__name__}")
+        values = {"goal": values.get("task"), **values}
+        whole = {name: _number(values, name, where, int) for name in ("seed", "step", "goal", "episodes", "successes")}
+        parts = {name: _number(values, name, where, float) for name in ("length", "goal_noise", "action_noise")}
+        row = cls(**whole, **parts)
+        if row.episodes < 1 or not 0 <= row.successes <= row.episodes or min(row.seed, row.step, row.goal) < 0:
+            raise UserError(f"{where}: {row.successes} successes in {row.episodes} episodes of goal {row.goal}")
+        return row
+
+
+def _number(values: Mapping[str, Any], name: str, where: str, kind: type) -> Any:
+    value = values.get(name, 0.0 if name.endswith("_noise") else None)
+    allowed = int if kind is int else int | float
+    if isinstance(value, bool) or not isinstance(value, allowed) or not -(2**53) < value < 2**53 or math.isnan(value):
+        raise UserError(f"{where}: '{name}' is {str(value)[:40]!r}; expected a number")
+    return kind(value)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Success in percent by (seed, step, task); NaN where that evaluation does not exist."""
+
+    seeds: tuple[int, ...]
+    steps: tuple[int, ...]
+    tasks: tuple[int, ...]
+    success: np.ndarray
+
+    def complete(self) -> np.ndarray:
+        """(seeds, steps): whether every task of that evaluation is there."""
+        return ~np.isnan(self.success).any(axis=2)
+
+    def curve(self) -> np.ndarray:
+        """(seeds, steps): the mean over tasks, NaN where the evaluation is incomplete."""
+        return np.where(self.complete(), self.success.mean(axis=2), np.nan)
+
+    def per_task(self, last: int = LAST) -> np.ndarray:
+        """(seeds, tasks): the mean over each seed's last complete evaluations; NaN rows for seeds without one."""
+        out = np.full((len(self.seeds), len(self.tasks)), np.nan)
+        for i, there in enumerate(self.complete()):
+            if there.any():
+                out[i] = self.success[i, np.flatnonzero(there)[-last:]].mean(axis=0)
+        return out
+
+    def per_seed(self, last: int = LAST) -> np.ndarray:
+        """(seeds with an evaluation,): the number a table averages."""
+        scores = self.per_task(last)
+        return np.array([row.mean() for row in scores if row.size and not np.isnan(row).any()])
+
+    def counted(self, last: int = LAST) -> tuple[int, ...]:
+        """The evaluation steps that enter the score of some seed."""
+        used = {int(i) for there in self.complete() for i in np.flatnonzero(there)[-last:]}
+        return tuple(self.steps[i] for i in sorted(used))
+
+
+def scores(
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    goal_noise: float = 0.0,
+    seeds: Collection[int] | None = None,
+    until: int | None = None,
+) -> Scores:
+    """Rows of one run under one goal noise; of two rows for the same episode set the later one counts.
+
+    `until` drops evaluations after that step, so that a long run can stand beside a shorter one.
+    """
+    cells: dict[tuple[int, int, int], float] = {}
+    for row in rows:
+        seed, step, task = int(row["seed"]), int(row["step"]), int(row["task"])
+        plain = float(row.get("goal_noise") or 0.0) == goal_noise and not row.get("action_noise")
+        if plain and step > 1 and (seeds is None or seed in seeds) and (until is None or step <= until):
+            cells[seed, step, task] = 100.0 * float(row["success"])
+    axes = [tuple(sorted({key[axis] for key in cells})) for axis in range(3)]
+    success = np.full([len(a) for a in axes], np.nan)
+    for (seed, step, task), value in cells.items():
+        success[axes[0].index(seed), axes[1].index(step), axes[2].index(task)] = value
+    return Scores(axes[0], axes[1], axes[2], success)

@@ -1,0 +1,69 @@
+"""Optional trackers beside the journals, which are always written: TensorBoard and Weights & Biases.
+
+Both work without an account: W&B writes offline unless WANDB_MODE says otherwise.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+from dualgoal.errors import UserError, unknown
+from dualgoal.runs import config
+
+TRACKERS = ("tensorboard", "wandb")
+
+
+class Tracker(Protocol):
+    """Something that takes named numbers at a step."""
+
+    def log(self, step: int, values: dict[str, float]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TensorBoard:
+    def __init__(self, folder: Path, step: int):
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError as error:
+            raise UserError("--track tensorboard needs tensorboardX; pip install 'dualgoal[track]'") from error
+        self._writer: Any = SummaryWriter(logdir=str(folder / "tensorboard"), purge_step=step)
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandB:
+    def __init__(self, folder: Path, run: config.Run):
+        try:
+            import wandb
+        except ImportError as error:
+            raise UserError("--track wandb needs wandb; pip install 'dualgoal[track]'") from error
+        mode: Any = os.environ.get("WANDB_MODE", "offline")
+        names = (run.task, config.part_name("rep", run.rep), config.part_name("algo", run.algo))
+        self._run: Any = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "dualgoal"), name="/".join(names), dir=str(folder), mode=mode,
+            config=config.to_dict(run), id=run.id, resume="allow", settings=wandb.Settings(silent=True, console="off"),
+        )  # fmt: skip
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        # Evaluations arrive after later losses; W&B drops rows whose own step goes back, so the step is a value.
+        self._run.log({"step": step, **values})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def open_trackers(names: tuple[str, ...], folder: Path, run: config.Run, step: int) -> list[Tracker]:
+    """The trackers of these names, writing below the run directory from `step` on."""
+    for name in names:
+        if name not in TRACKERS:
+            raise unknown("tracker", name, TRACKERS)
+    made: list[Tracker] = []
+    for name in dict.fromkeys(names):
+        made.append(TensorBoard(folder, step) if name == "tensorboard" else WandB(folder, run))
+    return made

@@ -1,0 +1,1 @@
+"""Finite processes with exact temporal distances, and the paper's theorems as checks."""

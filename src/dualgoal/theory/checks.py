@@ -1,0 +1,154 @@
+"""`dualgoal theory`: every statement of section 1 of the method, checked on random processes of growing size.
+
+The generators draw stochastic, deterministic, unreachable-goal and block processes; each row of the table is one
+certificate of `theorems.py` with the bound it has to meet. The negative control has to miss it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from json import dumps as json_of
+from pathlib import Path
+
+import numpy as np
+
+from dualgoal.errors import UserError
+from dualgoal.theory import theorems
+from dualgoal.theory.processes import LINEAR_SOLVE_LIMIT, BlockProcess, Process, optimal_values
+
+GAMMA = 0.9
+SIZES = (12, 40, 120, 300)
+TOLERANCE = 1e-10  # V* is converged to 1e-13, and greedy policies lose at most 2 gamma / (1 - gamma) times that
+CONTROL = 0.1  # what the naive reward must at least tell apart, in steps
+
+
+@dataclass(frozen=True)
+class Row:
+    """One check on one process (or the worst of several); `deviation` is its certificate."""
+
+    check: str
+    process: str
+    states: int
+    deviation: float
+    passed: bool
+
+
+def random_stochastic(rng: np.random.Generator, states: int, actions: int = 3, successors: int = 3) -> Process:
+    """Each action leads to `successors` random states with random probabilities."""
+    shape = (states, actions, successors)
+    return Process(rng.integers(states, size=shape), rng.dirichlet(np.ones(successors), shape[:2]))
+
+
+def random_deterministic(rng: np.random.Generator, states: int, actions: int = 3) -> Process:
+    """Each action leads to one random state."""
+    return Process(rng.integers(states, size=(states, actions, 1)), np.ones((states, actions, 1)))
+
+
+def random_unreachable(rng: np.random.Generator, states: int, actions: int = 3, successors: int = 3) -> Process:
+    """Two halves, and only the first can leave: goals of the first are unreachable from the second."""
+    process = random_stochastic(rng, states, actions, successors)
+    half = states // 2
+    trapped = np.where(
+        np.arange(states)[:, None, None] < half, process.successors, half + process.successors % (states - half)
+    )
+    return Process(trapped, process.probabilities)
+
+
+def random_block(rng: np.random.Generator, states: int, observations: int = 3, actions: int = 3) -> BlockProcess:
+    """About `states` observations: each latent state of a random process shows 1 to 2 * observations - 1 of them."""
+    latents = max(states // observations, 2)
+    decoder = np.repeat(np.arange(latents), rng.integers(1, 2 * observations, size=latents))
+    weights = rng.uniform(0.1, 1.0, size=len(decoder))
+    return BlockProcess(
+        random_stochastic(rng, latents, actions), decoder, weights / np.bincount(decoder, weights)[decoder]
+    )
+
+
+def checks(sizes: Sequence[int] = SIZES, *, seed: int = 0, repeats: int = 100) -> Iterator[Row]:
+    """The rows of the table, one by one; `repeats` small stochastic processes share the first row."""
+    if min(sizes, default=0) < 4 or max(sizes) > LINEAR_SOLVE_LIMIT:
+        raise UserError(f"theory: sizes must be 4 to {LINEAR_SOLVE_LIMIT} states; got {tuple(sizes)}")
+    rng = np.random.default_rng(seed)
+    small = [random_stochastic(rng, 12) for _ in range(repeats)]
+    worst = max((theorems.sufficiency(process, GAMMA) for process in small), default=0.0)
+    yield within("sufficiency", f"stochastic x {repeats}", 12, worst)
+    for states in sizes:
+        yield from _on_process("stochastic", random_stochastic(rng, states), rng)
+        deterministic = random_deterministic(rng, states)
+        yield from _on_process("deterministic", deterministic, rng)
+        for gamma in (0.5, 0.9):  # d* does not depend on it
+            deviation = theorems.shortest_path_distances(deterministic, gamma)
+            yield within(f"shortest paths, gamma {gamma}", "deterministic", states, deviation)
+        yield from _on_process("unreachable", random_unreachable(rng, states), rng)
+        yield from _on_block(random_block(rng, states))
+    yield from _universality(rng, states=60, dims=(2, 8, 32))
+
+
+def within(check: str, process: str, states: int, deviation: float, bound: float = TOLERANCE) -> Row:
+    return Row(check, process, states, deviation, bool(deviation <= bound))
+
+
+def _on_process(name: str, process: Process, rng: np.random.Generator) -> Iterator[Row]:
+    certificates: dict[str, tuple[Callable[[Process, float], float], float]] = {
+        "Bellman equation": (theorems.bellman, TOLERANCE),
+        "sufficiency": (theorems.sufficiency, TOLERANCE),
+        "affine rewards": (theorems.affine_rewards, TOLERANCE),
+        "reachability": (theorems.reachability, 0.0),
+        "injectivity": (theorems.injectivity, 0.0),
+        "triangle inequality": (theorems.triangle, TOLERANCE),
+    }
+    for check, (certificate, bound) in certificates.items():
+        yield within(check, name, process.states, certificate(process, GAMMA), bound)
+    deviation = theorems.relabelling(process, GAMMA, rng.permutation(process.states))
+    yield within("relabelling", name, process.states, deviation)
+
+
+def _on_block(block: BlockProcess) -> Iterator[Row]:
+    states = len(block.decoder)
+    yield within("noise invariance", "block", states, theorems.noise_invariance(block, GAMMA), bound=0.0)
+    yield within("latent distances", "block", states, theorems.latent_distances(block, GAMMA))
+    control = theorems.noise_invariance(block, GAMMA, by_latent=False)
+    yield Row("control: naive reward tells noise apart", "block", states, control, control > CONTROL)
+
+
+def _universality(rng: np.random.Generator, states: int, dims: Sequence[int]) -> Iterator[Row]:
+    """The remark of section 1.7, measured: inner products go on improving, a metric stops at the asymmetry of V*."""
+    values = optimal_values(random_stochastic(rng, states, actions=2, successors=2), GAMMA)
+    for fit in [theorems.fit_errors(values, dim) for dim in dims]:
+        yield Row(f"fit of V*, inner product, {fit.dim} dim", "asymmetric", states, fit.inner, fit.inner < fit.metric)
+        yield Row(f"fit of V*, best metric, {fit.dim} dim", "asymmetric", states, fit.metric, fit.metric >= fit.floor)
+    full = theorems.fit_errors(values, states)
+    yield within("fit of V*, inner product, full rank", "asymmetric", states, full.inner)
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """A list of rows with check, process, states, deviation, passed; an infinite deviation is null."""
+    finite = lambda row: asdict(row) | {"deviation": row.deviation if np.isfinite(row.deviation) else None}
+    return json_of([finite(row) for row in rows], indent=1)
+
+
+def line(row: Row) -> str:
+    verdict = "ok" if row.passed else "FAILED"
+    return f"{row.check:<40}  {row.process:<16}  {row.states:>6}  {row.deviation:>9.2e}  {verdict}"
+
+
+def main(*, json: bool = False, seed: int = 0, plot: Path | None = None) -> None:
+    """What `dualgoal theory` does: check and print, row by row, or draw. Ends with status 1 if a check failed."""
+    if plot is not None:
+        from dualgoal.theory import pictures
+
+        for path in pictures.draw(plot):
+            print(path)
+        return
+    rows = []
+    if not json:
+        print(f"{'check':<40}  {'process':<16}  {'states':>6}  deviation")
+    for row in checks(seed=seed):
+        rows.append(row)
+        if not json:
+            print(line(row), flush=True)
+    failed = sum(not row.passed for row in rows)
+    print(as_json(rows) if json else f"{len(rows) - failed} of {len(rows)} checks passed")
+    if failed:
+        raise SystemExit(1)

@@ -1,0 +1,167 @@
+"""`dualgoal theory --plot DIR`: the dual representation as pictures, for people who would rather look.
+
+A goal of a grid maze is the field of distances to it (section 1.3 of the method); two noisy pictures of one cell are
+the same field (Theorem 2), unlike under the naive reward; and all goals at once, by classical scaling, unfold the maze.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dualgoal.errors import UserError
+from dualgoal.theory.processes import BlockProcess, Process, distances, dual_representation
+from dualgoal.theory.theorems import classical_scaling
+
+MAP = """\
+#################
+#.......#.......#
+#.#####.#.#####.#
+#.#...#.#.#...#.#
+#.#.#.#...#.#.#.#
+#...#.#####.#...#
+###.#.......#.###
+#...#####.###...#
+#.###...#...###.#
+#.....#...#.....#
+#################"""
+MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
+GAMMA = 0.95
+SLIP = 0.1  # the chance of a random move instead of the one chosen
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A maze of open cells, numbered in reading order."""
+
+    walls: np.ndarray
+
+    @classmethod
+    def parse(cls, text: str) -> Grid:
+        return cls(np.array([[cell == "#" for cell in row] for row in text.splitlines()]))
+
+    @property
+    def cells(self) -> np.ndarray:
+        """(row, column) of each open cell."""
+        return np.argwhere(~self.walls)
+
+    def process(self, slip: float) -> Process:
+        """Four moves; a wall stops. With probability `slip` the move is one of the four at random."""
+        number = np.full(self.walls.shape, -1)
+        number[tuple(self.cells.T)] = np.arange(len(self.cells))
+        there = number[tuple(np.moveaxis(self.cells[:, None] + MOVES, -1, 0))]
+        reached = np.where(there < 0, np.arange(len(self.cells))[:, None], there)
+        weights = slip / 4 + (1 - slip) * np.eye(4)
+        shape = (len(self.cells), 4, 4)
+        return Process(np.broadcast_to(reached[:, None], shape), np.broadcast_to(weights, shape))
+
+    def image(self, field: np.ndarray) -> np.ndarray:
+        """Numbers of the cells as a picture, NaN in walls."""
+        picture = np.full(self.walls.shape, np.nan)
+        picture[tuple(self.cells.T)] = field
+        return picture
+
+
+def draw(folder: Path) -> list[Path]:
+    """Write the three pictures and return their paths."""
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UserError(f"{folder}: cannot be used as a folder for pictures ({problem.strerror})") from problem
+    grid = Grid.parse(MAP)
+    figures = {"fields.png": fields(grid), "noise.png": noise(grid), "goals.png": goals(grid)}
+    for name, figure in figures.items():
+        figure.savefig(folder / name, dpi=130)
+    return [folder / name for name in figures]
+
+
+def fields(grid: Grid) -> Figure:
+    """The representation of a few goals: each goal is a field over all states."""
+    phi = dual_representation(grid.process(slip=0.0), GAMMA)
+    figure = Figure(figsize=(10, 6.4), layout="constrained")
+    figure.suptitle("Dual representation of four goals: the field of distances d*(., g)")
+    chosen = np.linspace(0, len(phi) - 1, 4).round().astype(int)
+    axes = figure.subplots(2, 2)
+    for axis, goal in zip(axes.flat, chosen, strict=True):
+        shown = _show(axis, grid, phi[goal], top=float(phi.max()))
+        _star(axis, grid, goal)
+    figure.colorbar(shown, ax=axes, label="steps to the goal", shrink=0.8)
+    return figure
+
+
+def noise(grid: Grid) -> Figure:
+    """Two observations of one cell: one field under the latent reward, two under the naive reward 1[s=g]."""
+    rng = np.random.default_rng(0)
+    latent = grid.process(SLIP)
+    views = 3
+    decoder = np.repeat(np.arange(latent.states), views)
+    block = BlockProcess(latent, decoder, np.tile([0.6, 0.3, 0.1], latent.states))
+    process, goal_cell = block.observed(), latent.states // 3
+    first, second = goal_cell * views, goal_cell * views + 2
+    by_latent = distances(process, GAMMA, block.same_latent()[:, [first, second]]).T
+    naive = distances(process, GAMMA, np.eye(process.states, dtype=bool)[:, [first, second]]).T
+    figure = Figure(figsize=(12, 6), layout="constrained")
+    figure.suptitle("Two noisy observations of one state (top, bottom)")
+    axes = figure.subplots(2, 3)
+    pixels = rng.uniform(size=(2, *grid.walls.shape))
+    top = float(naive.max())
+    for row in range(2):
+        _observation(axes[row, 0], grid, goal_cell, pixels[row])
+        _show(axes[row, 1], grid, by_latent[row][::views], top)
+        shown = _show(axes[row, 2], grid, naive[row][::views], top)
+    same, apart = np.abs(np.diff(by_latent, axis=0)).max(), np.abs(np.diff(naive, axis=0)).max()
+    axes[0, 0].set_title("observation g")
+    axes[0, 1].set_title(f"d*(., g): largest difference {same:.3g}")
+    axes[0, 2].set_title(f"naive reward 1[s=g]: difference {apart:.3g}")
+    figure.colorbar(shown, ax=axes, label="d*", shrink=0.8)
+    return figure
+
+
+def goals(grid: Grid) -> Figure:
+    """All goals by classical scaling of the distances between their representations, coloured as on the map."""
+    phi = dual_representation(grid.process(SLIP), GAMMA)
+    apart = np.linalg.norm(phi[:, None] - phi[None], axis=-1) / np.sqrt(len(phi))
+    points = classical_scaling(apart, 2)
+    row, column = (grid.cells / (np.array(grid.walls.shape) - 1)).T
+    colours = np.stack([column, 0.35 + 0.3 * row * column, row], axis=1)
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    map_axis, axis = figure.subplots(1, 2)
+    picture = np.ones((*grid.walls.shape, 3)) * 0.15
+    picture[tuple(grid.cells.T)] = colours
+    map_axis.imshow(picture)
+    map_axis.set_title("the maze, a colour for each cell")
+    map_axis.set_axis_off()
+    neighbours = np.abs(grid.cells[:, None] - grid.cells[None]).sum(-1) == 1
+    for a, b in np.argwhere(np.triu(neighbours)):
+        axis.plot(*points[[a, b]].T, color="0.8", lw=1, zorder=0)
+    axis.scatter(*points.T, c=colours, s=42)
+    axis.set_title("goals by classical scaling of their dual representations")
+    axis.set_aspect("equal")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    return figure
+
+
+def _show(axis: Axes, grid: Grid, field: np.ndarray, top: float):
+    axis.set_facecolor("0.15")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    return axis.imshow(grid.image(field), cmap="viridis_r", vmin=0, vmax=top)
+
+
+def _star(axis: Axes, grid: Grid, cell: int) -> None:
+    row, column = grid.cells[cell]
+    axis.plot(column, row, marker="*", color="crimson", markersize=14)
+
+
+def _observation(axis: Axes, grid: Grid, cell: int, pixels: np.ndarray) -> None:
+    """What an agent might see: the maze under noise that says nothing about the state."""
+    axis.imshow(np.where(grid.walls, 0.0, 0.75) * 0.6 + 0.4 * pixels, cmap="gray", vmin=0, vmax=1)
+    axis.set_xticks([])
+    axis.set_yticks([])
+    _star(axis, grid, cell)
