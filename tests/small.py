@@ -1,12 +1,14 @@
 """Small problems and agents that the tests of the core share."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 
 from dualgoal import algos, reps
 from dualgoal.agent import Agent
 from dualgoal.interface import Spec
-from dualgoal.sampler import Data
+from dualgoal.streams import Transitions
 
 WIDTH = (8,)
 DIM = 8
@@ -32,7 +34,7 @@ def episodes(lengths) -> tuple[np.ndarray, np.ndarray]:
     return ends - np.asarray(lengths) + 1, ends
 
 
-def data(shape=(3,), actions=2, lengths=(12, 20, 9), discrete=False, seed=0) -> Data:
+def data(shape=(3,), actions=2, lengths=(12, 20, 9), discrete=False, seed=0) -> Transitions:
     """Random observations and actions; images where the shape is one."""
     rng, rows = np.random.default_rng(seed), sum(lengths)
     if len(shape) == 3:
@@ -40,14 +42,30 @@ def data(shape=(3,), actions=2, lengths=(12, 20, 9), discrete=False, seed=0) -> 
     else:
         observations = rng.normal(size=(rows, *shape)).astype(np.float32)
     a = rng.integers(0, actions, rows, np.int32) if discrete else rng.uniform(-1, 1, (rows, actions)).astype(np.float32)
-    return Data(jnp.asarray(observations), jnp.asarray(a), *index(lengths))
+    return Transitions(jnp.asarray(observations), jnp.asarray(a), *index(lengths))
 
 
 def index(lengths) -> tuple:
     return tuple(jnp.asarray(x, jnp.int32) for x in episodes(lengths))
 
 
-def unobserved(lengths) -> Data:
+def unobserved(lengths) -> Transitions:
     """A dataset of any number of rows that takes no memory: observations of width zero."""
     rows = sum(lengths)
-    return Data(jnp.zeros((rows, 0)), jnp.zeros((rows, 0)), *index(lengths))
+    return Transitions(jnp.zeros((rows, 0)), jnp.zeros((rows, 0)), *index(lengths))
+
+
+def unchecked(cls, **fields):
+    """An instance whose fields may have any type: without the type checks that the tests switch on for `__init__`."""
+    made = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def chosen(cls, **options):
+    """A part with these options, checked as outside of the tests: by the part itself."""
+    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    part = unchecked(cls, **(defaults | options))
+    part.__post_init__()
+    return part

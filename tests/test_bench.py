@@ -30,11 +30,11 @@ def test_host_batches_follow_the_goal_mix():
     agent = measure.Case(width=8, batch=4000).agent()
     host = measure.rows_of("cube-single-play-v0")
     batch = measure.host_batch(host, agent.streams, agent.spec, np.random.default_rng(0))
-    assert batch.streams["rep"] is batch.streams["value"]
-    assert float(np.mean(batch.streams["value"].success)) == pytest.approx(0.2, abs=0.03)
+    assert set(batch.draws) == {"value", "actor"} and agent.draw_of["rep"] == "value"
+    assert float(np.mean(batch.draws["value"].success)) == pytest.approx(0.2, abs=0.03)
     windows = measure.Case(rep="vip", width=8, batch=4).agent()
     batch = measure.host_batch(host, windows.streams, windows.spec, np.random.default_rng(0))
-    assert isinstance(batch.streams["rep"], Frames)
+    assert isinstance(batch.draws["rep"], Frames)
 
 
 def test_bad_seed_counts_are_refused():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualgoal.algos import ALGOS, GCIVL, NONE
+from dualgoal.algos import ALGOS, GCIVL, NoAlgorithm
 from dualgoal.errors import UserError
 from dualgoal.reps import REPS, Dual
 from dualgoal.runs import config
@@ -17,9 +17,9 @@ RUN = Run("cube-single-play-v0", Dual(dim=64, hidden=(32, 16)), GCIVL(alpha=3.0)
 
 
 @pytest.mark.parametrize("rep", REPS)
-@pytest.mark.parametrize("algo", [*ALGOS, "none"])
+@pytest.mark.parametrize("algo", ALGOS)
 def test_every_pair_survives_json(rep, algo):
-    run = Run("scene-play-v0", REPS[rep](), {**ALGOS, **NONE}[algo]())
+    run = Run("scene-play-v0", REPS[rep](), ALGOS[algo]())
     again = from_dict(json.loads(json.dumps(to_dict(run))))
     assert again == run and again.id == run.id
 
@@ -87,4 +87,4 @@ def test_evaluation_steps():
     assert dataclasses.replace(RUN, steps=10, eval_every=4).eval_steps == (4, 8, 10)
     assert dataclasses.replace(RUN, steps=10, eval_every=0).eval_steps == (10,)
     assert dataclasses.replace(RUN, steps=10, episodes=0).eval_steps == ()
-    assert dataclasses.replace(RUN, algo=NONE["none"]()).eval_steps == ()
+    assert dataclasses.replace(RUN, algo=NoAlgorithm()).eval_steps == ()

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from jax import random
 
+import small
 from dualgoal.agent import Agent
 from dualgoal.algos.dqn import DQN
 from dualgoal.data.dataset import Dataset
 from dualgoal.errors import UserError
-from dualgoal.interface import Batch, Condition, Spec
+from dualgoal.interface import Batch, Goal, Spec
 from dualgoal.reps import Orig
 from dualgoal.sampler import to_device
 
@@ -23,7 +24,7 @@ def batch_of(success):
     s, next_s = random.normal(random.key(1), (2, 4, 2))
     a = jax.nn.one_hot(jnp.array([0, 2, 1, 1]), 3)
     z = random.normal(random.key(2), (4, 2))
-    return Batch(s, a, next_s, {}), {"value": Condition(z, jnp.array(success, jnp.float32))}
+    return Batch(s, a, next_s, {}), {"value": Goal(jnp.array(success, jnp.float32), lambda s: z)}
 
 
 @pytest.mark.parametrize("algo", FORMS, ids=str)
@@ -34,9 +35,9 @@ def test_loss_is_the_formula(algo):
 
     def q(net, s):
         if algo.network == "heads":
-            return np.asarray(net["critic"](s, goals["value"].z))
+            return np.asarray(net.critic(s, goals["value"](s)))
         inputs = [jnp.broadcast_to(jnp.eye(3)[a][None], (4, 3)) for a in range(3)]
-        return np.stack([net["critic"](s, goals["value"].z, a) for a in inputs], axis=1)
+        return np.stack([net.critic(s, goals["value"](s), a) for a in inputs], axis=1)
 
     taken = q(nets, batch.s)[np.arange(4), [0, 2, 1, 1]]
     later = q(slow, batch.next_s)
@@ -54,10 +55,10 @@ def test_targets_carry_no_gradient_and_acting_is_greedy(algo):
     batch, goals = batch_of([0, 0, 0, 0])
     into_slow = jax.grad(lambda t: algo.losses(nets, t, batch, goals, random.key(3), SPEC)["value"][0])(slow)
     assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(into_slow))
-    z = goals["value"].z
-    q = algo.all_actions(nets["critic"], batch.s, z, 3)
+    z = goals["value"](batch.s)
+    q = algo.all_actions(nets.critic, batch.s, z, SPEC)
     assert (algo.act(nets, batch.s, z, random.key(0), 0.0, SPEC) == q.argmax(1)).all()
-    np.testing.assert_allclose(algo.value(nets, batch.s, z), q.max(1), rtol=1e-6)
+    np.testing.assert_allclose(algo.value(nets, batch.s, z, SPEC), q.max(1), rtol=1e-6)
     drawn = algo.act(nets, batch.s, z, random.key(0), 100.0, SPEC)
     assert drawn.shape == (4,) and ((drawn >= 0) & (drawn < 3)).all()
 
@@ -101,8 +102,8 @@ def test_values_converge_to_the_exact_ones():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: DQN(network="both"), "neither 'heads' nor 'onehot'"),
-        (lambda: DQN(loss="l1"), "neither 'squared' nor 'huber'"),
+        (lambda: small.chosen(DQN, network="both"), "unknown network 'both'"),
+        (lambda: small.chosen(DQN, loss="l1"), "unknown loss 'l1'"),
         (lambda: Agent(Orig(), DQN(), Spec((2,), 3)), "cannot use continuous actions"),
     ],
 )

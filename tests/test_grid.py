@@ -14,17 +14,17 @@ from jax import random
 import small
 from dualgoal import loop
 from dualgoal.agent import Agent
-from dualgoal.algos import NONE
+from dualgoal.algos import NoAlgorithm
 from dualgoal.interface import Spec
 from dualgoal.reps import Dual
-from dualgoal.sampler import Data
+from dualgoal.streams import Transitions
 
 SIDE, GAMMA, KAPPA = 5, 0.95, 0.98
 SEEDS, STEPS = (0, 1, 2), 4000
 MOVES = np.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
 
 
-def walks(episodes=100, length=101) -> Data:
+def walks(episodes=100, length=101) -> Transitions:
     """Uniform random walks; a move against the wall stays."""
     rng = np.random.default_rng(0)
     cells, actions = [], []
@@ -36,13 +36,13 @@ def walks(episodes=100, length=101) -> Data:
             actions.append(a)
             cell = np.clip(cell + MOVES[a], 0, SIDE - 1)
     states = np.eye(SIDE**2, dtype=np.float32)[cells]
-    return Data(jnp.asarray(states), jnp.asarray(np.array(actions, np.int32)), *small.index([length] * episodes))
+    return Transitions(jnp.asarray(states), jnp.asarray(np.array(actions, np.int32)), *small.index([length] * episodes))
 
 
 def learned_distances(success: str, seeds=SEEDS) -> np.ndarray:
     """(seeds, states, goals)."""
     spec = Spec((SIDE**2,), 4, discrete=True, discount=GAMMA, batch_size=256, lr=1e-3, tau=0.02, reached_by=success)
-    agent = Agent(Dual(dim=32, expectile=KAPPA, hidden=(64, 64)), NONE["none"](), spec)
+    agent = Agent(Dual(dim=32, expectile=KAPPA, hidden=(64, 64)), NoAlgorithm(), spec)
     data = walks()
 
     def train(given):
@@ -53,7 +53,7 @@ def learned_distances(success: str, seeds=SEEDS) -> np.ndarray:
         return agent.distance(state.params, states[s], states[g], key).reshape(SIDE**2, SIDE**2)
 
     keys = jax.vmap(random.key)(jnp.array(seeds))
-    start = jax.jit(jax.vmap(agent.init), compiler_options=loop.in_a_hurry())(keys)
+    start = jax.jit(jax.vmap(agent.init), compiler_options=loop.quick_compile_options())(keys)
     return np.asarray(jax.jit(lambda *given: jax.lax.map(train, given))(start, keys))  # in turns, as on any CPU
 
 

@@ -16,6 +16,7 @@ import small
 from dualgoal.agent import Agent
 from dualgoal.algos import ALGOS
 from dualgoal.nets.encoders import Impala
+from dualgoal.nets.heads import Towers
 from dualgoal.reps import REPS
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
@@ -85,7 +86,12 @@ PARTS = {
 }
 
 SHAPES = {"vectors": (3,), "images": (64, 64, 3)}
-CASES = [(rep, algo, kind) for kind in SHAPES for rep in REPS for algo in ALGOS if (algo, kind) != ("dqn", "images")]
+CASES = [(rep, algo, kind) for kind in SHAPES for rep in REPS for algo in OWN if (algo, kind) != ("dqn", "images")]
+
+
+def test_the_tables_know_every_part():
+    assert set(VECTORS) == set(IMAGES) == set(REPS)
+    assert set(OWN) == set(ALGOS) - {"none"}
 
 
 def allowed(rep: str, algo: str, kind: str) -> dict[str, set[str]]:
@@ -115,8 +121,8 @@ def groups(params) -> dict[str, list]:
     found: dict[str, list] = {}
 
     def visit(prefix, net):
-        if isinstance(net, dict):
-            for name, inner in net.items():
+        if type(net).__module__.startswith(("dualgoal.reps", "dualgoal.algos")) or isinstance(net, Towers):
+            for name, inner in vars(net).items():
                 visit([*prefix, name], inner)
             return
         name = " ".join(x for x in (prefix[0], ".".join(prefix[1:])) if x)
@@ -124,12 +130,12 @@ def groups(params) -> dict[str, list]:
             inside = isinstance(part, Impala) and not isinstance(net, Impala)
             found.setdefault(name + " encoder" * inside, []).extend(jax.tree.leaves(part))
 
-    for name, net in params["rep"].get("model", {}).items():
-        visit(["", name], net)
-    visit([""], {k: v for k, v in params["rep"].items() if k != "model"})
-    visit(["own"], params["algo"])
-    visit([""], {"E_s": params["encoders"]["state"], "E_g": params["encoders"]["goal"]} if params["encoders"] else {})
-    return found
+    visit([""], params.rep)
+    visit(["own"], params.algo)
+    if params.encoders is not None:
+        visit(["", "E_s"], params.encoders.state)
+        visit(["", "E_g"], params.encoders.goal)
+    return {name: leaves for name, leaves in found.items() if leaves}
 
 
 def gradients_by_loss(agent, rep_name: str, state, batch, key, monkeypatch) -> dict[str, dict]:
@@ -191,7 +197,7 @@ def test_each_loss_moves_exactly_what_it_may_and_an_update_is_finite(rep, algo, 
     assert set(found) >= set(table)
     assert trained(rep, algo, kind) <= set(groups(start.params))
     total = jax.tree.map(lambda *parts: sum(parts), *gradients.values())
-    check(start, agent.move(start, total), {}, moving=trained(rep, algo, kind))
+    check(start, agent.apply_gradients(start, total), {}, moving=trained(rep, algo, kind))
 
 
 def losses_that_move(group: str, agent, rep: str, monkeypatch) -> set[str]:
@@ -223,12 +229,12 @@ def test_late_fusion_of_orig_has_a_pair_of_encoders_per_network():
     count = lambda tree: sum(
         isinstance(x, Impala) for x in jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, Impala))
     )
-    assert (count(state.params["algo"]["value"]), count(state.params["algo"]["actor"])) == (2, 2)
-    assert count(state.targets["algo"]) == 2
-    assert state.params["encoders"] == {}
+    assert (count(state.params.algo.value), count(state.params.algo.actor)) == (2, 2)
+    assert count(state.targets.algo) == 2
+    assert state.params.encoders is None
 
 
-@pytest.mark.parametrize(("rep", "algo"), list(zip(REPS, ALGOS, strict=False)))
+@pytest.mark.parametrize(("rep", "algo"), list(zip(REPS, OWN, strict=False)))
 def test_compiled_update_traces_once(rep, algo):
     """Every representation and every algorithm once, for many steps."""
     agent, data = matched(rep, algo)

@@ -60,6 +60,11 @@ def log_pi(p, s, z, a):
     return mean, -0.5 * ((a - mean) ** 2).sum(-1) - 0.5 * A * np.log(2 * np.pi)
 
 
+def drawn_by_rep(b):
+    """What the representation's own loss drew; Dual uses the value's goals."""
+    return b.draws.get("rep", b.draws["value"])
+
+
 def weight(x, kappa):
     return np.where(x >= 0, kappa, 1 - kappa)
 
@@ -77,42 +82,42 @@ def softmax(x):
 
 
 def gcivl(now, then, slow, b, z_now, z_then, z_actor, kappa=0.9, alpha=10.0):
-    g = b.streams["value"]
+    g = b.draws["value"]
     r, m = g.success - 1, 1 - g.success
-    v_next, v_slow = members(slow["value"], b.next_s, z_then), members(slow["value"], b.s, z_then)
-    v = members(now["value"], b.s, z_now)
+    v_next, v_slow = members(slow.value, b.next_s, z_then), members(slow.value, b.s, z_then)
+    v = members(now.value, b.s, z_now)
     advantage = r + GAMMA * m * np.minimum(*v_next) - 0.5 * (v_slow[0] + v_slow[1])
     value = 0.0
     for k in (0, 1):
         y = r + GAMMA * m * v_next[k]
         value += (weight(advantage, kappa) * (y - v[k]) ** 2).mean()
-    a = average(then["value"], b.next_s, z_actor) - average(then["value"], b.s, z_actor)
-    actor = -(np.minimum(np.exp(alpha * a), 100.0) * log_pi(now["actor"], b.s, z_actor, b.a)[1]).mean()
+    a = average(then.value, b.next_s, z_actor) - average(then.value, b.s, z_actor)
+    actor = -(np.minimum(np.exp(alpha * a), 100.0) * log_pi(now.actor, b.s, z_actor, b.a)[1]).mean()
     return {"value/loss": value, "actor/loss": actor}
 
 
 def crl(now, then, slow, b, z_now, z_then, z_actor, alpha=0.1):
-    left, right = members(now["critic"]["state"], b.s, b.a), members(now["critic"]["goal"], z_now)
+    left, right = members(now.critic.state, b.s, b.a), members(now.critic.goal, z_now)
     bce = 0.0
     for e in (0, 1):
         for i in range(B):
             for j in range(B):
                 p = 1 / (1 + np.exp(-(left[e][i] @ right[e][j]) / np.sqrt(N)))
                 bce -= np.log(p if i == j else 1 - p)
-    mean, log_prob = log_pi(now["actor"], b.s, z_actor, b.a)
+    mean, log_prob = log_pi(now.actor, b.s, z_actor, b.a)
 
     def q(mean):
-        left = members(then["critic"]["state"], b.s, np.clip(mean, -1, 1))
-        right = members(then["critic"]["goal"], z_actor)
+        left = members(then.critic.state, b.s, np.clip(mean, -1, 1))
+        right = members(then.critic.goal, z_actor)
         return np.minimum(*[(left[e] * right[e]).sum(-1) / np.sqrt(N) for e in (0, 1)])
 
-    scale = np.abs(q(log_pi(then["actor"], b.s, z_actor, b.a)[0])).mean() + 1e-6
+    scale = np.abs(q(log_pi(then.actor, b.s, z_actor, b.a)[0])).mean() + 1e-6
     return {"value/loss": bce / (2 * B * B), "actor/loss": -q(mean).mean() / scale - alpha * log_prob.mean()}
 
 
 def gcfbc(now, b, z_now, x0, t):
     x_t = (1 - t) * x0 + t * b.a
-    v = mlp(now["actor"].mlp, np.concatenate([b.s, z_now, x_t, t], axis=-1))
+    v = mlp(now.actor.mlp, np.concatenate([b.s, z_now, x_t, t], axis=-1))
     return {"actor/loss": ((v - (b.a - x0)) ** 2).mean()}
 
 
@@ -120,63 +125,63 @@ def gcfbc(now, b, z_now, x0, t):
 
 
 def dual_gcivl(now, then, slow, b, noise, kappa=0.7):
-    g = b.streams["rep"]
+    g = drawn_by_rep(b)
     r, m = g.success - 1, 1 - g.success
 
     def f(p, s):
-        psi, phi = members(p["model"]["psi"], s), members(p["model"]["phi"], g.g)
+        psi, phi = members(p.psi, s), members(p.phi, g.g)
         return [(psi[e] * phi[e]).sum(-1) / np.sqrt(N) for e in (0, 1)]
 
-    q_bar = np.minimum(*members(slow["rep"]["critic"], b.s, g.g, b.a))
-    l_v = np.mean(0.5 * sum(weight(q_bar - v, kappa) * (q_bar - v) ** 2 for v in f(now["rep"], b.s)))
-    y = [r + GAMMA * m * v for v in f(then["rep"], b.next_s)]
-    l_q = np.mean(sum(0.5 * sum((q - y_e) ** 2 for y_e in y) for q in members(now["rep"]["critic"], b.s, g.g, b.a)))
-    phi = lambda role: average(then["rep"]["model"]["phi"], b.streams[role].g)
-    rest = gcivl(now["algo"], then["algo"], slow["algo"], b, phi("value"), phi("value"), phi("actor"))
+    q_bar = np.minimum(*members(slow.rep.critic, b.s, g.g, b.a))
+    l_v = np.mean(0.5 * sum(weight(q_bar - v, kappa) * (q_bar - v) ** 2 for v in f(now.rep, b.s)))
+    y = [r + GAMMA * m * v for v in f(then.rep, b.next_s)]
+    l_q = np.mean(sum(0.5 * sum((q - y_e) ** 2 for y_e in y) for q in members(now.rep.critic, b.s, g.g, b.a)))
+    phi = lambda role: average(then.rep.phi, b.draws[role].g)
+    rest = gcivl(now.algo, then.algo, slow.algo, b, phi("value"), phi("value"), phi("actor"))
     return {"rep/value_loss": l_v, "rep/critic_loss": l_q, "rep/loss": l_v + l_q, **rest}
 
 
 def vib_gcivl(now, then, slow, b, noise, beta=0.001):
     def z(p, role):
-        phi = p["rep"]["phi"]
-        h = mlp(phi.trunk, b.streams[role].g)
+        phi = p.rep.phi
+        h = mlp(phi.trunk, b.draws[role].g)
         mu, log_sigma = h @ phi.mean.w + phi.mean.b, np.clip(h @ phi.log_std.w + phi.log_std.b, -5, 2)
         kl = 0.5 * (mu**2 + np.exp(log_sigma) ** 2 - 1 - 2 * log_sigma).sum(-1)
         return mu + np.exp(log_sigma) * noise["normal"][(B, N)], kl
 
     z_now, kl = z(now, "value")
-    rest = gcivl(now["algo"], then["algo"], slow["algo"], b, z_now, z(then, "value")[0], z(then, "actor")[0])
+    rest = gcivl(now.algo, then.algo, slow.algo, b, z_now, z(then, "value")[0], z(then, "actor")[0])
     return {"penalty/loss": beta * kl.mean(), **rest}
 
 
 def vip_gcivl(now, then, slow, b, noise):
-    phi = lambda p, x: mlp(p["rep"]["phi"].mlp, x)
-    o = b.streams["rep"]
+    phi = lambda p, x: mlp(p.rep.phi.mlp, x)
+    o = drawn_by_rep(b)
 
     def v(x):
         return -np.sqrt(np.maximum(((phi(now, x) - phi(now, o.last)) ** 2).sum(-1), 1e-6))
 
     own = -(1 - GAMMA) * v(o.first).mean() + np.log(np.exp(v(o.now) + 1 - GAMMA * v(o.after)).sum())
-    z = {role: phi(then, b.streams[role].g) for role in ("value", "actor")}
-    return {"rep/loss": own, **gcivl(now["algo"], then["algo"], slow["algo"], b, z["value"], z["value"], z["actor"])}
+    z = {role: phi(then, b.draws[role].g) for role in ("value", "actor")}
+    return {"rep/loss": own, **gcivl(now.algo, then.algo, slow.algo, b, z["value"], z["value"], z["actor"])}
 
 
 def tra_crl(now, then, slow, b, noise):
-    u, v = average(now["rep"]["psi"], b.s), average(now["rep"]["phi"], b.streams["rep"].g)
+    u, v = average(now.rep.psi, b.s), average(now.rep.phi, drawn_by_rep(b).g)
     logits = u @ v.T / np.sqrt(N)
     own = -sum(log_softmax(logits, 1)[i, i] + log_softmax(logits, 0)[i, i] for i in range(B)) / B**2
-    z = {role: average(then["rep"]["phi"], b.streams[role].g) for role in ("value", "actor")}
-    return {"rep/loss": own, **crl(now["algo"], then["algo"], slow["algo"], b, z["value"], z["value"], z["actor"])}
+    z = {role: average(then.rep.phi, b.draws[role].g) for role in ("value", "actor")}
+    return {"rep/loss": own, **crl(now.algo, then.algo, slow.algo, b, z["value"], z["value"], z["actor"])}
 
 
 def byol_gcfbc(now, then, slow, b, noise):
-    g = b.streams["rep"].g
-    p_s, p_g = (lambda p: average(p["rep"]["phi"], b.s)), (lambda p: average(p["rep"]["phi"], g))
-    q, back = average(now["rep"]["forward"], p_s(now), b.a), average(now["rep"]["backward"], p_g(now))
+    g = drawn_by_rep(b).g
+    p_s, p_g = (lambda p: average(p.rep.phi, b.s)), (lambda p: average(p.rep.phi, g))
+    q, back = average(now.rep.forward, p_s(now), b.a), average(now.rep.backward, p_g(now))
     forward = -(softmax(p_g(then)) * log_softmax(q)).sum(-1).mean()
     backward = -(softmax(back) * log_softmax(p_s(then))).sum(-1).mean()
-    z = average(now["rep"]["phi"], b.streams["actor"].g)  # D5: the flow loss trains phi
-    rest = gcfbc(now["algo"], b, z, noise["normal"][(B, A)], noise["uniform"][(B, 1)])
+    z = average(now.rep.phi, b.draws["actor"].g)  # D5: the flow loss trains phi
+    rest = gcfbc(now.algo, b, z, noise["normal"][(B, A)], noise["uniform"][(B, 1)])
     return {"rep/forward": forward, "rep/backward": backward, "rep/loss": forward + backward, **rest}
 
 
@@ -193,9 +198,10 @@ TERMS = ("rep/loss", "penalty/loss", "value/loss", "actor/loss")
 def fixed_batch(rep: str, rng) -> Batch:
     draw = lambda d=D: rng.normal(size=(B, d))
     goals = lambda: Goals(draw(), np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0]))
-    streams = {"value": goals(), "actor": goals()}
-    own = {"vip": Frames(draw(), draw(), draw(), draw()), "dual": streams["value"]}
-    return Batch(draw(), rng.uniform(-1, 1, (B, A)), draw(), {**streams, "rep": own.get(rep, goals())})
+    draws = {"value": goals(), "actor": goals()}
+    if rep != "dual":
+        draws["rep"] = Frames(draw(), draw(), draw(), draw()) if rep == "vip" else goals()
+    return Batch(draw(), rng.uniform(-1, 1, (B, A)), draw(), draws)
 
 
 def fixed_noise(monkeypatch, rng) -> dict[str, dict]:

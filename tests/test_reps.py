@@ -1,5 +1,7 @@
 """The representations one by one: how embeddings become values, and what each option changes (sections 3.3 and 4)."""
 
+import typing
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,17 +11,19 @@ from hypothesis import strategies as st
 from jax import random
 
 import small
-from dualgoal.agent import Agent
-from dualgoal.algos import GCIVL, NONE
+from dualgoal.agent import Agent, only
+from dualgoal.algos import GCIVL, NoAlgorithm
 from dualgoal.errors import UserError
-from dualgoal.interface import Batch, Goals, Routes, Spec, Window
+from dualgoal.interface import Batch, Goals, Routes, Spec
 from dualgoal.reps import BYOL, REPS, TRA, VIB, VIP, Dual, aggregation
+from dualgoal.streams import Window
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
 IMAGES = Spec((64, 64, 3), 2)
 HALF = jnp.float32(0.5)
+AGGREGATIONS = typing.get_args(typing.get_type_hints(Dual)["aggregation"])
 DISTANCES = {
     "symmetric": lambda x, y: -aggregation.symmetric(x, y),
     "mrn": lambda x, y: -aggregation.mrn(x, y),
@@ -100,14 +104,13 @@ def dual(**options) -> Dual:
     return Dual(dim=8, hidden=(8,), **options)
 
 
-@pytest.mark.parametrize("name", aggregation.AGGREGATIONS)
+@pytest.mark.parametrize("name", AGGREGATIONS)
 def test_dual_value_is_the_member_mean_of_the_aggregation(name):
     rep = dual(aggregation=name)
     nets = rep.init(random.key(0), SPEC)
-    assert ("psi" in nets["model"]) == (name in ("inner", "asymmetric"))
+    assert (nets.psi is not None) == (name in ("inner", "asymmetric"))
     s, g = points(3, 2, 4, 3)
-    phi = nets["model"]["phi"]
-    psi = nets["model"].get("psi", phi)
+    phi, psi = nets.phi, nets.psi or nets.phi
     form = {"inner": aggregation.inner, "mrn": aggregation.mrn, "iqe": lambda a, b: aggregation.iqe(a, b, HALF)}
     expected = form.get(name, aggregation.symmetric)(psi(s), phi(g)).mean(axis=0)
     np.testing.assert_allclose(rep.value(nets, s, g, SPEC), expected, rtol=1e-5, atol=1e-6)
@@ -115,15 +118,17 @@ def test_dual_value_is_the_member_mean_of_the_aggregation(name):
 
 
 @pytest.mark.parametrize("learner", ["iql", "ivl"])
-@pytest.mark.parametrize("name", aggregation.AGGREGATIONS)
+@pytest.mark.parametrize("name", AGGREGATIONS)
 def test_every_aggregation_and_learner_gives_finite_gradients(name, learner):
     """Also where state and goal coincide, where the square roots have their floor."""
     rep = dual(aggregation=name, learner=learner)
     nets = rep.init(random.key(0), SPEC)
-    slow = {net: nets[net] for net in rep.ema}
+    slow = only(nets, rep.ema)
     s = points(3, 4, 3)
-    batch = Batch(s, points(5, 4, 2), points(7, 4, 3), {"rep": Goals(s, jnp.array([1.0, 0.0, 0.0, 1.0]))})
-    loss, gradient = jax.jit(jax.value_and_grad(lambda n: rep.loss(n, slow, batch, random.key(0), SPEC)[0]))(nets)
+    goals = Goals(s, jnp.array([1.0, 0.0, 0.0, 1.0]))
+    batch = Batch(s, points(5, 4, 2), points(7, 4, 3), {})
+    loss = lambda n: rep.loss(n, slow, batch, goals, random.key(0), SPEC)[0]
+    loss, gradient = jax.jit(jax.value_and_grad(loss))(nets)
     assert np.isfinite(loss)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
 
@@ -133,29 +138,29 @@ def fixed(reward: str, learner: str):
     nets = rep.init(random.key(0), SPEC)
     slow = rep.init(random.key(1), SPEC)
     goals = Goals(points(3, 4, 3), jnp.array([1.0, 0.0, 0.0, 1.0]))
-    return rep, nets, slow, Batch(points(5, 4, 3), points(7, 4, 2), points(9, 4, 3), {"rep": goals})
+    return rep, nets, slow, Batch(points(5, 4, 3), points(7, 4, 2), points(9, 4, 3), {}), goals
 
 
 def test_f_learned_by_ivl_has_a_slow_copy_and_no_critic():
-    rep, nets, slow, batch = fixed("negative", "ivl")
-    assert rep.ema == ("model",)
-    assert set(nets) == {"model"}
-    f = lambda nets, s: np.asarray(rep.f(nets["model"], s, batch.streams["rep"].g), np.float64)
+    rep, nets, slow, batch, goals = fixed("negative", "ivl")
+    assert only(nets, rep.ema).phi is not None
+    assert nets.critic is None
+    f = lambda nets, s: np.asarray(rep.f(nets, s, goals.g), np.float64)
     r, m = np.array([0, -1, -1, 0]), np.array([0, 1, 1, 0])
     y = r + 0.9 * m * f(slow, batch.next_s)
     advantage = r + 0.9 * m * f(slow, batch.next_s).min(0) - f(slow, batch.s).mean(0)
     expected = (np.where(advantage >= 0, 0.7, 0.3) * (y - f(nets, batch.s)) ** 2).mean(1).sum()
-    np.testing.assert_allclose(rep.loss(nets, slow, batch, random.key(0), SPEC)[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(rep.loss(nets, slow, batch, goals, random.key(0), SPEC)[0], expected, rtol=1e-5)
 
 
 def test_zero_one_reward_learns_the_discounted_indicator():
     """r = success and no bootstrap at the goal, so f is gamma^d; `value` converts it to the -1/0 convention."""
-    rep, nets, slow, batch = fixed("zero_one", "iql")
-    loss, info = rep.loss(nets, slow, batch, random.key(0), SPEC)
-    g = batch.streams["rep"].g
-    f = lambda s: np.asarray(rep.f(nets["model"], s, g), np.float64)
+    rep, nets, slow, batch, goals = fixed("zero_one", "iql")
+    loss, info = rep.loss(nets, slow, batch, goals, random.key(0), SPEC)
+    g = goals.g
+    f = lambda s: np.asarray(rep.f(nets, s, g), np.float64)
     y = np.array([1, 0, 0, 1]) + 0.9 * np.array([0, 1, 1, 0]) * f(batch.next_s)
-    q = np.asarray(nets["critic"](batch.s, g, batch.a), np.float64)
+    q = np.asarray(nets.critic(batch.s, g, batch.a), np.float64)
     np.testing.assert_allclose(info["critic_loss"], ((q[:, None] - y[None]) ** 2).mean(1).sum(0).mean(), rtol=1e-5)
     np.testing.assert_allclose(rep.value(nets, batch.s, g, SPEC), (f(batch.s).mean(0) - 1) / 0.1, rtol=1e-4)
 
@@ -163,13 +168,13 @@ def test_zero_one_reward_learns_the_discounted_indicator():
 # The others ---------------------------------------------------------------------------------------------------------
 
 
-def test_vib_draws_a_fresh_latent_for_every_key_and_prices_it():
+def test_vib_draws_a_fresh_latent_for_every_key_and_penalises_it():
     rep = VIB(dim=8, hidden=(8, 8), beta=0.5)
     nets = rep.init(random.key(0), SPEC)
     g = points(3, 6, 3)
     first, second = (rep.encode(nets, g, g, random.key(k)) for k in (0, 1))
     assert (first.z != second.z).all()
-    mean, log_std = nets["phi"](g)
+    mean, log_std = nets.phi(g)
     many = jax.vmap(lambda k: rep.encode(nets, g, g, k).z)(random.split(random.key(2), 4000))
     np.testing.assert_allclose(many.mean(0), mean, atol=0.15)
     np.testing.assert_allclose(many.std(0), np.exp(log_std), rtol=0.1)
@@ -182,7 +187,7 @@ def test_vib_policy_and_value_see_different_latents_of_one_goal():
 
     class Watching(GCIVL):
         def losses(self, nets, targets, batch, goals, key, spec):
-            seen.append((goals["value"].z, goals["actor"].z))
+            seen.append((goals["value"](batch.s), goals["actor"](batch.s)))
             return super().losses(nets, targets, batch, goals, key, spec)
 
     agent = Agent(VIB(dim=8, hidden=(8, 8)), Watching(hidden=(8,)), SPEC)
@@ -194,31 +199,32 @@ def test_vib_policy_and_value_see_different_latents_of_one_goal():
 
 
 @pytest.mark.parametrize("name", sorted(set(REPS) - {"orig", "vib"}))
-def test_only_vib_has_a_price(name):
+def test_only_vib_has_a_penalty(name):
     rep = small.rep(name)
     encoded = rep.encode(rep.init(random.key(0), SPEC), points(3, 4, 3), points(5, 4, 3), random.key(0))
-    assert encoded.z.shape == (4, *rep.shape(SPEC))
-    assert encoded.penalty == 0.0
+    assert encoded.z.shape == (4, *rep.z_shape(SPEC))
+    assert encoded.penalty is None
 
 
 def test_orig_hands_the_goal_through():
     g = points(3, 4, 3)
-    assert small.rep("orig").encode({}, g, g, random.key(0)).z is g
+    rep = small.rep("orig")
+    assert rep.encode(rep.init(random.key(0), SPEC), g, g, random.key(0)).z is g
 
 
 def test_switches():
     """D5, D7, D11 and D14: the default first, then the other reading. What D5 and D7 do is shown with the gradients."""
-    own = frozenset({"own"})
+    own = frozenset({"rep"})
     for cls in (TRA, BYOL):
-        assert cls().routes(SPEC, False).head == {"own", "actor"}
+        assert cls().routes(SPEC, False).head == {"rep", "actor"}
         assert cls(flow_gradient=False).routes(SPEC, False).head == own
         assert cls().routes(SPEC, True).head == own
-        assert cls().stream().crop == "own"
-        assert cls(crop="shared").stream().crop == "shared"
+        assert cls().stream.augment == "independent"
+        assert cls(augment="batch").stream.augment == "batch"
     assert VIB().routes(IMAGES, True) == Routes(frozenset({"value", "actor"}), frozenset({"value"}))
     assert VIB(pixel_actor_gradient=False).routes(IMAGES, True).head == {"value"}
-    assert VIP().stream() == Window(aligned=True)
-    assert VIP(windows="reference").stream() == Window(aligned=False)
+    assert VIP().stream == Window(aligned=True)
+    assert VIP(windows="reference").stream == Window(aligned=False)
 
 
 # Direct extraction and a representation alone -----------------------------------------------------------------------
@@ -228,13 +234,13 @@ def test_switches():
 def test_direct_extraction_takes_its_advantage_from_f(learner):
     agent = Agent(dual(learner=learner), GCIVL(direct=True, hidden=(8,)), SPEC)
     state = agent.init(random.key(0))
-    assert set(state.params["algo"]) == {"actor"}, "no second value function"
+    assert state.params.algo.value is None, "no second value function"
     batch = agent.sample(small.data(), random.key(1), 0)
     _, info = agent.losses(state.params, state.targets, batch, random.key(2))
-    goals, nets = batch.streams["actor"], state.params["rep"]
-    f = lambda s: np.asarray(agent.rep.f(nets["model"], s, goals.g), np.float64).mean(0)
-    z = nets["model"]["phi"](goals.g).mean(0)
-    mean = np.asarray(state.params["algo"]["actor"](batch.s, z), np.float64)
+    goals, nets = batch.draws["actor"], state.params.rep
+    f = lambda s: np.asarray(agent.rep.f(nets, s, goals.g), np.float64).mean(0)
+    z = nets.phi(goals.g).mean(0)
+    mean = np.asarray(state.params.algo.actor(batch.s, z), np.float64)
     log_prob = -0.5 * ((np.asarray(batch.a) - mean) ** 2).sum(-1) - np.log(2 * np.pi)
     expected = -(np.minimum(np.exp(10 * (f(batch.next_s) - f(batch.s))), 100) * log_prob).mean()
     np.testing.assert_allclose(info["actor/loss"], expected, rtol=1e-4)
@@ -245,20 +251,20 @@ def test_direct_extraction_does_not_train_f_by_the_policy():
     state = agent.init(random.key(0))
     batch = agent.sample(small.data(), random.key(1), 0)
     whole = jax.grad(lambda p: agent.losses(p, state.targets, batch, random.key(2))[0])(state.params)
-    own = jax.grad(lambda n: agent.rep.loss(n, state.targets["rep"], batch, random.key(2), SPEC)[0])(
-        state.params["rep"]
-    )
-    for a, b in zip(jax.tree.leaves(whole["rep"]), jax.tree.leaves(own), strict=True):
+    goals = batch.draws[agent.draw_of["rep"]]
+    loss = lambda n: agent.rep.loss(n, state.targets.rep, batch, goals, random.key(2), SPEC)[0]
+    own = jax.grad(loss)(state.params.rep)
+    for a, b in zip(jax.tree.leaves(whole.rep), jax.tree.leaves(own), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
 def test_representation_alone_has_nothing_but_its_own_loss():
-    agent = Agent(dual(), NONE["none"](), SPEC)
+    agent = Agent(dual(), NoAlgorithm(), SPEC)
     state = agent.init(random.key(0))
     batch = agent.sample(small.data(), random.key(1), 0)
     total, info = agent.losses(state.params, state.targets, batch, random.key(2))
     assert float(total) == float(info["rep/loss"])
-    assert state.params["algo"] == {}
+    assert jax.tree.leaves(state.params.algo) == []
     with pytest.raises(UserError, match="representation alone"):
         agent.act(state.params, batch.s, batch.s, random.key(0))
 
@@ -266,14 +272,19 @@ def test_representation_alone_has_nothing_but_its_own_loss():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Dual(aggregation="inne"),
-        lambda: Dual(learner="sarsa"),
-        lambda: Dual(reward="dense"),
-        lambda: Dual(aggregation="mrn", dim=7),
-        lambda: Dual(aggregation="iqe", dim=12),
-        lambda: VIP(windows="tall"),
-        lambda: TRA(crop="none").stream(),
-        lambda: REPS["orig"](fusion="middle"),
+        lambda: small.chosen(Dual, aggregation="inne"),
+        lambda: small.chosen(Dual, learner="sarsa"),
+        lambda: small.chosen(Dual, reward="dense"),
+        lambda: small.chosen(Dual, aggregation="mrn", dim=7),
+        lambda: small.chosen(Dual, aggregation="iqe", dim=12),
+        lambda: small.chosen(VIP, windows="tall"),
+        lambda: small.chosen(TRA, augment="none"),
+        lambda: small.chosen(REPS["orig"], fusion="middle"),
+        lambda: small.chosen(Dual, expectile=-1),
+        lambda: small.chosen(Dual, expectile=2),
+        lambda: small.chosen(VIB, beta=-0.1),
+        lambda: small.chosen(GCIVL, alpha=-1),
+        lambda: small.chosen(GCIVL, expectile=float("nan")),
     ],
 )
 def test_options_that_do_not_exist_are_refused(make):
@@ -283,4 +294,4 @@ def test_options_that_do_not_exist_are_refused(make):
 
 def test_an_aggregation_gets_its_nearest_match():
     with pytest.raises(UserError, match="did you mean 'symmetric'"):
-        Dual(aggregation="symetric")
+        small.chosen(Dual, aggregation="symetric")

@@ -11,9 +11,10 @@ from jax import random
 from jax.extend.core import jaxprs_in_params
 
 import small
-from dualgoal import sampler
-from dualgoal.interface import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, GoalMix, Spec, Window
+from dualgoal import sampler, streams
+from dualgoal.interface import Spec
 from dualgoal.nets.encoders import PAD
+from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, GoalMix, Waypoint, Window
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
@@ -41,8 +42,8 @@ def raw_terminals(lengths):
 
 @partial(jax.jit, static_argnums=(2, 3))
 def goals_of(data, block, mix, gamma):
-    rows, fin = sampler.valid_rows(data, block[0])
-    return rows, fin, sampler.goal_rows(data, rows, fin, mix, block[1:], gamma)
+    at = streams.valid_rows(data, block[0])
+    return at.rows, at.last, mix.rows(data, at, block[1:], gamma)
 
 
 # Rows ---------------------------------------------------------------------------------------------------------------
@@ -56,14 +57,14 @@ def test_valid_rows_and_their_last_goal_follow_from_the_terminals():
     compact = t | np.append(t[1:], True)
     fin = [int(np.flatnonzero(compact[i:])[0]) + i for i in valid]
     n = jnp.arange(len(valid), dtype=jnp.uint32)
-    rows, last = sampler.valid_rows(small.unobserved(lengths), n)
+    rows, last = streams.valid_rows(small.unobserved(lengths), n)
     np.testing.assert_array_equal(rows, valid)
     np.testing.assert_array_equal(last, fin)
 
 
 def test_transition_rows_are_uniform():
     data = small.unobserved((3, 40, 9))
-    rows, _ = sampler.valid_rows(data, bits(0, DRAWS))
+    rows, _ = streams.valid_rows(data, bits(0, DRAWS))
     assert close_to(np.bincount(np.asarray(rows), minlength=52)[np.flatnonzero(~raw_terminals((3, 40, 9)))], 1 / 49)
 
 
@@ -97,7 +98,7 @@ def test_value_goals_come_from_the_three_sources_in_their_shares():
 def test_geometric_law_with_the_tail_on_the_last_goal(gamma):
     fin = 60
     fill = jnp.zeros(DRAWS, jnp.int32)
-    goals = sampler.geometric_future(fill, fill + fin, bits(3, DRAWS), gamma)
+    goals = streams.geometric_future(fill, fill + fin, bits(3, DRAWS), gamma)
     k = np.arange(1, fin)
     law = np.append((1 - gamma) * gamma ** (k - 1), gamma ** (fin - 1))
     assert close_to(np.bincount(np.asarray(goals), minlength=fin + 1)[1:], law)
@@ -105,12 +106,12 @@ def test_geometric_law_with_the_tail_on_the_last_goal(gamma):
 
 def test_uniform_future_gives_end_points_half_weight():
     fill = jnp.zeros(DRAWS, jnp.int32)
-    goals = sampler.uniform_future(fill + 5, fill + 14, bits(4, DRAWS))
+    goals = streams.uniform_future(fill + 5, fill + 14, bits(4, DRAWS))
     law = np.array([1, 2, 2, 2, 2, 2, 2, 2, 1]) / 16
     assert close_to(np.bincount(np.asarray(goals), minlength=15)[6:], law)
 
 
-@pytest.mark.parametrize("future", [sampler.uniform_future, partial(sampler.geometric_future, gamma=0.9)])
+@pytest.mark.parametrize("future", [streams.uniform_future, partial(streams.geometric_future, gamma=0.9)])
 def test_future_of_the_last_goal_is_itself(future):
     rows = jnp.full(100, 7, jnp.int32)
     np.testing.assert_array_equal(future(rows, rows, bits=bits(0, 100)), rows)
@@ -125,7 +126,7 @@ def test_uniform_future_equals_float64_at_any_row(offset):
     b = bits(6, DRAWS)
     u = np.asarray(b) / 2.0**32
     expected = np.round(u * np.minimum(i + 1, fin) + (1 - u) * fin).astype(np.int64)
-    got = sampler.uniform_future(jnp.asarray(i, jnp.int32), jnp.asarray(fin, jnp.int32), b)
+    got = streams.uniform_future(jnp.asarray(i, jnp.int32), jnp.asarray(fin, jnp.int32), b)
     np.testing.assert_array_equal(got, expected)
 
 
@@ -134,10 +135,10 @@ def test_geometric_future_does_not_depend_on_the_row_number(offset):
     rng = np.random.default_rng(7)
     i, fin, b = rng.integers(0, 1000, DRAWS), np.full(DRAWS, 999), bits(8, DRAWS)
     goals = lambda shift: np.asarray(
-        sampler.geometric_future(jnp.asarray(i + shift, jnp.int32), jnp.asarray(fin + shift, jnp.int32), b, 0.99)
+        streams.geometric_future(jnp.asarray(i + shift, jnp.int32), jnp.asarray(fin + shift, jnp.int32), b, 0.99)
     )
     np.testing.assert_array_equal(goals(offset) - offset, goals(0))
-    u = np.asarray(sampler.unit(b), np.float64)
+    u = np.asarray(streams.unit(b), np.float64)
     expected = np.minimum(i + np.floor(np.log1p(-u) / np.log(0.99)).astype(np.int64) + 1, fin)
     assert np.abs(goals(0) - expected).max() <= 1
     assert (goals(0) != expected).mean() < 1e-3, "float32 logarithms may fall on the other side of an integer"
@@ -181,6 +182,42 @@ def test_relabelling_equals_a_float64_reading_at_any_row(offset, mix):
         assert not wrong.any()
 
 
+# Waypoints ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [0, 2_000_000, 20_000_000])
+@pytest.mark.parametrize("steps", [1, 10, 25])
+def test_waypoints_equal_a_plain_reading_at_any_row(offset, steps):
+    """k steps on, at most to the goal where that lies ahead in the same episode, else at most to the last goal row."""
+    lengths = ([offset] if offset else []) + [101] * 20
+    data, n = small.unobserved(lengths), 5_000
+    rng = np.random.default_rng(1)
+    block = np.asarray(bits(2, 9, n)).copy()
+    block[0] = sum(lengths) - len(lengths) - 1 - rng.integers(0, 2_000, n)  # transitions of the later episodes
+    at = streams.valid_rows(data, jnp.asarray(block[0]))
+    goal = LIGHTS_OUT.rows(data, at, jnp.asarray(block[1:5]), 0.99)  # current, future and random goals
+    got = np.asarray(Waypoint(steps, towards="far").rows(data, at, jnp.asarray(block[5:]), 0.99, goal))
+    alone = np.asarray(Waypoint(steps).rows(data, at, jnp.asarray(block[5:]), 0.99, None))
+    kinds = set()
+    for i, last, g, w, free in zip(*(np.asarray(x).tolist() for x in (*at, goal, got, alone)), strict=True):
+        ahead = i <= g <= last
+        kinds.add(ahead)
+        assert w == min(i + steps, g if ahead else last)
+        assert free == min(i + steps, last)
+    assert kinds == {True, False}
+
+
+def test_a_waypoint_is_drawn_after_the_goal_it_leads_to():
+    """In whatever order the roles stand, and also where the goal is a draw that another role made."""
+    data = small.data(lengths=[50] * 4)._replace(observations=jnp.arange(200, dtype=jnp.float32)[:, None])
+    spec = Spec((1,), 2, batch_size=200)
+    wanted = {"way": Waypoint(5, towards="far"), "near": ACTOR_GOALS, "far": ACTOR_GOALS}
+    batch = sampler.sample(data, random.key(0), wanted, spec)
+    assert set(batch.draws) == {"way", "near"}
+    row, goal, way = (np.asarray(x[:, 0]) for x in (batch.s, batch.draws["near"].g, batch.draws["way"].g))
+    np.testing.assert_array_equal(way, np.minimum(row + 5, goal))
+
+
 # Batches ------------------------------------------------------------------------------------------------------------
 
 
@@ -195,9 +232,9 @@ def test_batch_holds_consecutive_rows_and_their_goals():
     np.testing.assert_array_equal(batch.next_s[:, 0], rows + 1)
     np.testing.assert_array_equal(batch.a, data.actions[rows])
     assert not np.isin(rows, data.ends).any()
-    for goals in batch.streams.values():
+    for goals in batch.draws.values():
         np.testing.assert_array_equal(goals.success, np.asarray(goals.g[:, 0], int) == rows)
-    value, actor = (np.asarray(batch.streams[k].g[:, 0]) for k in ("value", "actor"))
+    value, actor = (np.asarray(batch.draws[k].g[:, 0]) for k in ("value", "actor"))
     assert (value != actor).mean() > 0.5, "roles draw independently"
 
 
@@ -206,7 +243,7 @@ def test_success_is_row_identity_unless_asked_for_states(success, expected):
     """Every state of this dataset is the same state."""
     data = small.data(lengths=[100] * 50)._replace(observations=jnp.zeros((5000, 3)))
     spec = Spec((3,), 2, batch_size=20_000, reached_by=success)
-    goals = sampler.sample(data, random.key(0), {"value": VALUE_GOALS}, spec).streams["value"]
+    goals = sampler.sample(data, random.key(0), {"value": VALUE_GOALS}, spec).draws["value"]
     assert float(goals.success.mean()) == pytest.approx(expected, abs=0.02)
 
 
@@ -216,14 +253,17 @@ def test_success_is_row_identity_unless_asked_for_states(success, expected):
 def test_who_shares_a_draw(rep, algo, shared):
     """Dual and GCIVL use the very same value goals; TRA's are its own although CRL's follow the same law."""
     agent = small.agent(rep, algo, batch_size=64)
-    streams = agent.sample(small.data(), random.key(0), 0).streams
-    assert bool((streams["rep"].g == streams["value"].g).all()) == shared
+    draws = agent.sample(small.data(), random.key(0), 0).draws
+    assert (agent.draw_of["rep"] == "value") == shared
+    assert set(draws) == set(agent.draw_of.values())
+    rep, value = (draws[agent.draw_of[name]].g for name in ("rep", "value"))
+    assert bool((rep == value).all()) == shared
 
 
 def test_memory_beyond_the_dataset_does_not_grow_with_it():
     data = small.data(lengths=[1000] * 100)
-    streams = {"value": VALUE_GOALS, "actor": ACTOR_GOALS, "rep": Window()}
-    jaxpr = jax.make_jaxpr(lambda d, k: sampler.sample(d, k, streams, Spec((3,), 2, batch_size=8)))(data, random.key(0))
+    wanted = {"value": VALUE_GOALS, "actor": ACTOR_GOALS, "rep": Window()}
+    jaxpr = jax.make_jaxpr(lambda d, k: sampler.sample(d, k, wanted, Spec((3,), 2, batch_size=8)))(data, random.key(0))
     sizes = [v.aval.size for eqn in _equations(jaxpr.jaxpr) for v in eqn.outvars]
     assert max(sizes) < 1000
 
@@ -240,7 +280,7 @@ def _equations(jaxpr):
 
 @partial(jax.jit, static_argnums=1)
 def windows_of(data, window, block):
-    return sampler.window_rows(data, window, block)
+    return window.rows(data, streams.Sampled(block[0], block[0]), block, 0.99)
 
 
 def test_aligned_windows_are_whole_episodes():
@@ -289,8 +329,8 @@ def test_reference_windows_drift_across_episodes(length, episodes, ends_apart, n
 # Shifts -------------------------------------------------------------------------------------------------------------
 
 SIDE = 16
-OWN = GoalMix(0.0, 1.0, 0.0, 0.0, own=True, crop="own")
-SHARED = GoalMix(0.0, 1.0, 0.0, 0.0, own=True, crop="shared")
+OWN = GoalMix(0.0, 1.0, 0.0, 0.0, shared=False, augment="independent")
+SHARED = GoalMix(0.0, 1.0, 0.0, 0.0, shared=False, augment="batch")
 
 
 @pytest.fixture(scope="module")
@@ -300,15 +340,15 @@ def shifted():
     image = np.stack([y, x, 0 * x], axis=-1).astype(np.uint8)
     lengths, batch = [20] * 3, 8
     data = small.data(lengths=lengths)._replace(observations=jnp.asarray(np.repeat(image[None], 60, axis=0)))
-    streams = {"value": VALUE_GOALS, "actor": ACTOR_GOALS, "own": OWN, "shared": SHARED, "window": Window()}
+    wanted = {"value": VALUE_GOALS, "actor": ACTOR_GOALS, "own": OWN, "shared": SHARED, "window": Window()}
     spec = Spec((SIDE, SIDE, 3), 2, batch_size=batch)
 
     @jax.jit
     @jax.vmap
     def offsets(key):
-        drawn = sampler.sample(data, key, streams, spec)
-        images = {"s": drawn.s, "next_s": drawn.next_s, **{k: drawn.streams[k].g for k in list(streams)[:4]}}
-        images |= {f"window{n}": frame for n, frame in enumerate(drawn.streams["window"])}
+        drawn = sampler.sample(data, key, wanted, spec)
+        images = {"s": drawn.s, "next_s": drawn.next_s, **{k: drawn.draws[k].g for k in list(wanted)[:4]}}
+        images |= {f"window{n}": frame for n, frame in enumerate(drawn.draws["window"])}
         read = lambda image: image[:, SIDE // 2, SIDE // 2, :2].astype(jnp.int32) + PAD - SIDE // 2
         return {name: read(image) for name, image in images.items()}
 

@@ -14,7 +14,7 @@ from dualgoal import loop
 
 STEPS = 100
 SEEDS = (0, 7, 3, 11)
-HURRY = loop.in_a_hurry()  # what runs once is compiled so in training, too
+HURRY = loop.quick_compile_options()  # what runs once is compiled so in training, too
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_seeds_differ(alone):
 
 def test_a_program_takes_the_steps_that_updates_take(agent, data, alone):
     """It draws a batch one step ahead and hands goals that two consumers share on as one; nothing else differs."""
-    trainer = loop.Program(agent, SEEDS[:2])
+    trainer = loop.TrainingLoop(agent, SEEDS[:2])
     state = trainer.init()
     for steps in (1, STEPS - 1):
         state, broken = trainer.advance(state, trainer.place_data(data), steps)

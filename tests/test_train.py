@@ -21,7 +21,7 @@ from dualgoal import sampler
 from dualgoal.data import dataset as data
 from dualgoal.errors import UserError
 from dualgoal.files import read_rows
-from dualgoal.loop import Program, first_broken, spread
+from dualgoal.loop import TrainingLoop, devices_used, first_broken
 from dualgoal.runs import directory, policy, train
 from tiny import TASK, dualgoal, flags, make_data, record, tiny_run
 
@@ -51,7 +51,7 @@ def test_the_number_of_steps_in_a_chunk_changes_no_bit(folder, monkeypatch):
     monkeypatch.setattr(program_module, "compile_loop", lambda lowered: compilations.append(1) or compile_loop(lowered))
     run = tiny_run("dual", "gcivl")
     dataset = data.load(folder, TASK)
-    program = Program(policy.agent_for(run, train.describe(run, dataset)["dataset"]), run.seeds)
+    program = TrainingLoop(policy.agent_for(run, train.describe(run, dataset)["dataset"]), run.seeds)
     rows = program.place_data(sampler.to_device(dataset))
 
     def after(chunks):
@@ -150,12 +150,14 @@ def test_two_devices_share_the_seeds(folder, cache):
         import sys, jax, numpy as np
         sys.path.insert(0, {tests!r})
         from tiny import TASK, tiny_run
-        from dualgoal import data, policy, sampler, train
-        from dualgoal.program import Program
+        from dualgoal import sampler
+        from dualgoal.data import dataset as data
+        from dualgoal.loop import TrainingLoop
+        from dualgoal.runs import policy, train
         run = tiny_run(seeds=(0, 1, 2, 3))
         dataset = data.load({folder!r}, TASK)
         agent = policy.agent_for(run, train.describe(run, dataset)["dataset"])
-        program = Program(agent, run.seeds)
+        program = TrainingLoop(agent, run.seeds)
         rows = program.place_data(sampler.to_device(dataset))
         text = program._chunk.lower(program.init(), rows, program.keys, np.int32(1)).compile().as_text()
         text += program._measure.lower(program.init(), rows, program.keys).compile().as_text()
@@ -178,8 +180,8 @@ def test_two_devices_share_the_seeds(folder, cache):
     assert sums[0] == pytest.approx(sums[1], rel=1e-6)
 
 
-def test_spread_uses_the_largest_number_that_divides():
-    assert [spread(8, d) for d in (1, 2, 3, 4, 8, 16)] == [1, 2, 2, 4, 8, 8] and spread(7, 4) == 1
+def test_seeds_use_the_largest_number_of_devices_that_divides():
+    assert [devices_used(8, d) for d in (1, 2, 3, 4, 8, 16)] == [1, 2, 2, 4, 8, 8] and devices_used(7, 4) == 1
 
 
 def test_second_stage_leaves_phi_as_it_was_and_shares_it(tmp_path):
@@ -187,11 +189,11 @@ def test_second_stage_leaves_phi_as_it_was_and_shares_it(tmp_path):
     (folder / f"{TASK}-val.npz").unlink()  # nothing of this test needs validation, whose program takes time to compile
     first = tiny_run("vip", "none", steps=20)
     train.train(first, tmp_path / "phi", data_path=folder, quiet=True)
-    given = policy.load(tmp_path / "phi", 3).params["rep"]
+    given = policy.load(tmp_path / "phi", 3).params.rep
     for algo in ("gcbc", "gcfbc"):
         second = dataclasses.replace(tiny_run("vip", algo, steps=20), frozen_rep=str(tmp_path / "phi"))
         train.train(second, tmp_path / algo, data_path=folder, quiet=True)
-        assert same(policy.load(tmp_path / algo, 3).params["rep"], given)
+        assert same(policy.load(tmp_path / algo, 3).params.rep, given)
         names = set(read_rows(tmp_path / algo / "metrics.jsonl")[0])
         assert "actor/loss" in names and "rep/loss" not in names
     other = dataclasses.replace(tiny_run("vip", "gcbc", **{"rep.dim": 5}), frozen_rep=str(tmp_path / "phi"))

@@ -62,12 +62,12 @@ def record(path: Path) -> dict[str, bytes]:
 def untrained(path: Path, folder: Path, rep: str = "orig", algo: str = "gcbc", **changes) -> Run:
     """A run directory as after the last step, with the parameters of before the first: enough for what only reads."""
     from dualgoal.data import dataset
-    from dualgoal.loop import Program
+    from dualgoal.loop import TrainingLoop
     from dualgoal.runs import directory, policy, train, trees
 
     run = tiny_run(rep, algo, **changes)
     facts = train.describe(run, dataset.load(folder, TASK))
-    program = Program(policy.agent_for(run, facts["dataset"]), run.seeds)
+    program = TrainingLoop(policy.agent_for(run, facts["dataset"]), run.seeds)
     with directory.Store(path, run, facts) as record:
         record.save(run.steps, trees.to_host(program.init()))
     return run

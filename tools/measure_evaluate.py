@@ -34,14 +34,14 @@ CUBE, MAZE = "cube-single-play-v0", demo.TASK
 def run_directory(task: str, source: Path, path: Path) -> tuple[Any, Any]:
     """An untrained run of the small preset, its program and its data. Here JAX starts."""
     from dualgoal import sampler
-    from dualgoal.loop import Program
+    from dualgoal.loop import TrainingLoop
     from dualgoal.paper import settings
     from dualgoal.runs import directory, policy, train, trees
 
     run = settings.preset(task, "dual", "gcivl", **demo.SMALL | demo.SMALL_REP["dual"])
     rows = dataset.load(source, task)
     facts = train.describe(run, rows)
-    program = Program(policy.agent_for(run, facts["dataset"]), run.seeds)
+    program = TrainingLoop(policy.agent_for(run, facts["dataset"]), run.seeds)
     with directory.Store(path, run, facts) as record:
         record.save(1, trees.to_host(program.init()))
     return program, program.place_data(sampler.to_device(rows))

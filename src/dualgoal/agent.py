@@ -1,20 +1,22 @@
 """One agent from any representation and any algorithm.
 
-    sample   draw transitions and the goal streams that the two parts ask for
+    sample   draw transitions, and for every loss what it asks for
     losses   images -> features, goals -> z with the gradients that the representation lets through, sum of all losses
-    update   one Adam over everything, slow copies of the networks that have one
-    act      the policy; encode and distance: what else a user asks of a trained agent
+    update   one Adam step over everything, then the slowly moving copies of the networks that have one
+    act      the policy; encode and distance are what else a user asks of a trained agent
 
-Gradients are stopped unless a representation's `routes` lets a loss through (section 4.7). The state is one pytree, and
-step t of a run uses nothing random but fold_in(key, t), so resuming is exact and `vmap` over seeds just works.
+Gradients into a representation are stopped unless its `routes` let a loss through (section 4.7). The state is one
+pytree, and step t of a run uses nothing random but fold_in(key, t), so resuming is exact and `vmap` over seeds works.
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import random
@@ -24,211 +26,302 @@ from jaxtyping import Array, PRNGKeyArray
 from dualgoal import sampler
 from dualgoal.errors import UserError
 from dualgoal.fast import adam
-from dualgoal.interface import Algorithm, Batch, Condition, Frames, Goals, Info, Representation, Routes, Spec, Stream
+from dualgoal.interface import (
+    Algorithm,
+    Batch,
+    Goal,
+    Goals,
+    Info,
+    Loss,
+    Nets,
+    Representation,
+    Role,
+    Routes,
+    Spec,
+    Stream,
+)
 from dualgoal.losses import temporal_distance
 from dualgoal.nets.encoders import FEATURES, Impala
+from dualgoal.streams import Transitions
 
-# Products in bf16 are asked for by name (nets.py); what is left under "bf16" may be tf32.
-PRODUCTS = {"float32": "float32", "tf32": "tensorfloat32", "bf16": "tensorfloat32"}
+# bf16 factors are chosen by the networks themselves; the products that remain under "bf16" may be tf32.
+MATMUL_PRECISION = {"float32": "float32", "tf32": "tensorfloat32", "bf16": "tensorfloat32"}
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def in_precision(method):
+def in_precision(method: F) -> F:
     """Run an agent's method, and trace what it differentiates, with matrix products in its spec's precision."""
 
     @functools.wraps(method)
-    def wrapped(self, *args, **kwargs):
-        with jax.default_matmul_precision(PRODUCTS[self.spec.precision]):
+    def wrapped(self: "Agent", *args: Any, **kwargs: Any) -> Any:
+        with jax.default_matmul_precision(MATMUL_PRECISION[self.spec.precision]):
             return method(self, *args, **kwargs)
 
-    return wrapped
+    return wrapped  # type: ignore[return-value]
 
 
 def check_pair(rep: Representation, algo: Algorithm) -> None:
     """Refuse what cannot work together, whatever the data."""
-    if algo.direct and not rep.has_value:
-        name = type(rep).__name__
-        raise UserError(f"direct extraction needs a representation with a value, such as dual; {name} has none")
+    names = f"{type(algo).__name__} cannot use {type(rep).__name__}"
+    if algo.needs_rep_value and not rep.learns_value:
+        raise UserError(f"{names}: direct extraction needs a representation that learns a value, such as dual")
+    if algo.needs_blind and rep.looks_at_state:
+        raise UserError(f"{names}: it pairs every state with every goal, so z must not depend on the state")
+    if "rep" in algo.roles:
+        raise UserError(f"{type(algo).__name__}: a role cannot be called 'rep'; that is the representation's own loss")
+
+
+class Encoders(eqx.Module):
+    """The image encoders that all networks share."""
+
+    state: Impala
+    goal: Impala
+
+
+class Params(NamedTuple):
+    """Everything that gradients change."""
+
+    rep: Nets
+    algo: Nets
+    encoders: Encoders | None  # None: vectors, or networks that encode images themselves
+
+
+class Targets(NamedTuple):
+    """Slowly moving copies: the parts' networks with only the fields that their `ema` names."""
+
+    rep: Nets
+    algo: Nets
 
 
 class State(NamedTuple):
     """Everything that training changes."""
 
-    params: dict[str, Any]  # {"rep": nets, "algo": nets, "encoders": {"state", "goal"} or {}}
-    targets: dict[str, Any]  # slow copies {"rep": nets, "algo": nets}
+    params: Params
+    targets: Targets
     opt_state: Any
     step: Array  # number of updates done
 
 
 @dataclass(frozen=True)
 class Agent:
+    """A representation and an algorithm on a problem.
+
+    >>> from dualgoal.algos import GCIVL
+    >>> from dualgoal.reps import Dual
+    >>> agent = Agent(Dual(dim=8, hidden=(16,)), GCIVL(hidden=(16,)), Spec((4,), 2, batch_size=8))
+    >>> state = agent.init(jax.random.key(0))
+    >>> agent.act(state.params, jnp.zeros((3, 4)), jnp.ones((3, 4)), jax.random.key(1)).shape
+    (3, 2)
+    """
+
     rep: Representation
     algo: Algorithm
     spec: Spec
-    frozen: bool = False  # stage two: representation and goal encoder came from another run and stay as they are
+    frozen: bool = False  # two-stage training: representation and goal encoder came from another run and stay fixed
 
-    def __post_init__(self):
-        algo = type(self.algo).__name__
+    def __post_init__(self) -> None:
         kind = "discrete" if self.spec.discrete else "continuous"
         if kind not in self.algo.actions:
             usable = " and ".join(sorted(self.algo.actions))
-            raise UserError(f"{algo} cannot use {kind} actions; it can use {usable} ones")
+            raise UserError(f"{type(self.algo).__name__} cannot use {kind} actions; it can use {usable} ones")
         check_pair(self.rep, self.algo)
 
     # What the parts see -----------------------------------------------------------------------------------------------
 
     @cached_property
-    def shared(self) -> bool:
-        """Whether one state and one goal encoder serve all heads (late fusion of images)."""
-        return self.spec.pixels and self.rep.shares_encoders
+    def shares_encoders(self) -> bool:
+        """Whether one state and one goal encoder serve all networks."""
+        return self.spec.pixels and self.rep.fusion == "shared"
 
     @cached_property
     def rep_spec(self) -> Spec:
-        if self.shared:
+        """What the representation's networks read: features of images where encoders are shared."""
+        if self.shares_encoders:
             return dataclasses.replace(self.spec, observation_shape=(FEATURES,), goal_shape=(FEATURES,))
-        return (
-            dataclasses.replace(self.spec, fusion=getattr(self.rep, "fusion", "concat"))
-            if self.spec.pixels
-            else self.spec
-        )
+        if self.spec.pixels and self.rep.fusion != "shared":
+            return dataclasses.replace(self.spec, fusion=self.rep.fusion)
+        return self.spec
 
     @cached_property
     def algo_spec(self) -> Spec:
-        return dataclasses.replace(self.rep_spec, goal_shape=self.rep.shape(self.rep_spec))
+        """What the algorithm's networks read: z instead of goals."""
+        return dataclasses.replace(self.rep_spec, goal_shape=self.rep.z_shape(self.rep_spec))
 
     @cached_property
     def streams(self) -> dict[str, Stream]:
-        """Every goal stream that is drawn, by consumer."""
-        own = None if self.frozen else self.rep.stream()
-        return {**self.algo.streams, **({} if own is None else {"rep": own})}
+        """What every loss draws: the algorithm's roles by their names, the representation's own loss as "rep"."""
+        streams = {name: role.goals for name, role in self.algo.roles.items()}
+        return streams if self.rep.stream is None or self.frozen else {**streams, "rep": self.rep.stream}
+
+    @cached_property
+    def draw_of(self) -> dict[str, str]:
+        """Which entry of `Batch.draws` each loss uses."""
+        return sampler.shared_draws(self.streams)
 
     @cached_property
     def routes(self) -> Routes:
-        routes = self.rep.routes(self.spec, "value" in self.algo.streams)
-        return Routes(frozenset(), frozenset()) if self.frozen else routes
+        if self.frozen:
+            return Routes(frozenset(), frozenset())
+        return self.rep.routes(self.spec, any(role.trains == "value" for role in self.algo.roles.values()))
+
+    @cached_property
+    def penalised(self) -> str | None:
+        """The role whose encodings pay the representation's penalty: the first that trains a value, else the first."""
+        values = [name for name, role in self.algo.roles.items() if role.trains == "value"]
+        return next(iter([*values, *self.algo.roles]), None)
 
     # Training ---------------------------------------------------------------------------------------------------------
 
     def init(self, key: PRNGKeyArray) -> State:
+        """Fresh parameters, targets equal to them, and an optimiser that has not moved yet."""
         k_rep, k_algo, k_state, k_goal = random.split(key, 4)
-        encoders = {}
-        if self.shared:
+        encoders = None
+        if self.shares_encoders:
             shape = self.spec.observation_shape
-            encoders = {"state": Impala(k_state, shape, self.spec), "goal": Impala(k_goal, shape, self.spec)}
-        params = {
-            "rep": self.rep.init(k_rep, self.rep_spec),
-            "algo": self.algo.init(k_algo, self.algo_spec),
-            "encoders": encoders,
-        }
-        targets = jax.tree.map(jnp.copy, self.slow(params))  # a copy: donated buffers must not be shared
+            encoders = Encoders(Impala(k_state, shape, self.spec), Impala(k_goal, shape, self.spec))
+        params = Params(self.rep.init(k_rep, self.rep_spec), self.algo.init(k_algo, self.algo_spec), encoders)
+        targets = jax.tree.map(jnp.copy, self.with_ema(params))  # a copy: donated buffers must not be shared
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
 
-    def slow(self, params) -> dict[str, Any]:
-        """The networks that have a slow copy."""
-        parts: dict[str, Representation | Algorithm] = {"rep": self.rep, "algo": self.algo}
-        return {name: {net: params[name][net] for net in part.ema} for name, part in parts.items()}
+    def with_ema(self, params: Params) -> Targets:
+        """The networks that have a slowly moving copy."""
+        return Targets(only(params.rep, self.rep.ema), only(params.algo, self.algo.ema))
 
-    def sample(self, data: sampler.Data, key: PRNGKeyArray, step) -> Batch:
+    @staticmethod
+    def keys(key: PRNGKeyArray, step: Array | int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
+        """The keys of one step of the run with this key: for its batch and for its losses."""
+        k_batch, k_losses = random.split(random.fold_in(key, step))
+        return k_batch, k_losses
+
+    def sample(self, data: Transitions, key: PRNGKeyArray, step: Array | int) -> Batch:
         """The batch of one step of the run with this key."""
-        return sampler.sample(data, random.split(random.fold_in(key, step))[0], self.streams, self.spec)
+        return sampler.sample(data, self.keys(key, step)[0], self.streams, self.spec)
 
-    def update(self, state: State, data: sampler.Data, key: PRNGKeyArray) -> tuple[State, Info]:
-        """One gradient step on a batch of its own; `key` is the run's key, the same at every step."""
-        return self.learn(state, self.sample(data, key, state.step), key)
+    def update(self, state: State, data: Transitions, key: PRNGKeyArray) -> tuple[State, Info]:
+        """One gradient step on a new batch; `key` is the run's key, the same at every step."""
+        return self.update_on(state, self.sample(data, key, state.step), key)
 
     @in_precision
-    def learn(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
+    def update_on(self, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[State, Info]:
         """One gradient step on this batch."""
-        k_loss = random.split(random.fold_in(key, state.step))[1]
-        gradients, info = jax.grad(self.losses, has_aux=True)(state.params, state.targets, batch, k_loss)
-        return self.move(state, gradients), info
+        k_losses = self.keys(key, state.step)[1]
+        gradients, info = jax.grad(self.losses, has_aux=True)(state.params, state.targets, batch, k_losses)
+        return self.apply_gradients(state, gradients), info
 
-    def move(self, state: State, gradients) -> State:
-        """The optimiser's step along these gradients; slow copies follow."""
+    def apply_gradients(self, state: State, gradients: Params) -> State:
+        """One optimiser step; the slowly moving copies follow."""
         params, opt_state = adam.step(gradients, state.opt_state, state.params, self.spec.lr)
-        source = self.slow(state.params if self.spec.ema_before_update else params)
+        source = self.with_ema(state.params if self.spec.ema_before_update else params)
         tau = self.spec.tau
         targets = jax.tree.map(lambda fast, slow: tau * fast + (1 - tau) * slow, source, state.targets)
         return State(params, targets, opt_state, state.step + 1)
 
     @in_precision
-    def losses(self, params, targets, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Info]:
-        """The sum of all losses and everything worth logging, as "part/name"."""
+    def losses(self, params: Params, targets: Targets, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Info]:
+        """The sum of all losses, and everything worth logging, as "part/name"."""
         k_rep, k_algo, k_encode = random.split(key, 3)
-        batch = self.features(params, batch)
-        terms: dict[str, tuple[Any, Info]] = {}
+        images, batch = batch, self.encode_images(params, batch)
+        terms: dict[str, Loss] = {}
         if "rep" in self.streams:
-            terms["rep"] = self.rep.loss(params["rep"], targets["rep"], batch, k_rep, self.rep_spec)
-        goals = {}
-        for n, role in enumerate(self.algo.streams):
-            goals[role], penalty = self.condition(params, batch, role, random.fold_in(k_encode, n))
-            if role == ("value" if "value" in self.algo.streams else "actor") and not isinstance(penalty, float):
-                terms["penalty"] = penalty.mean(), {}
-        terms |= self.algo.losses(params["algo"], targets["algo"], batch, goals, k_algo, self.algo_spec)
+            drawn = batch.draws[self.draw_of["rep"]]
+            terms["rep"] = self.rep.loss(params.rep, targets.rep, batch, drawn, k_rep, self.rep_spec)
+        goals, penalties = {}, {}
+        for n, name in enumerate(self.algo.roles):
+            goals[name], penalties[name] = self.goal(params, images, batch, name, random.fold_in(k_encode, n))
+        algo_terms = self.algo.losses(params.algo, targets.algo, batch, goals, k_algo, self.algo_spec)
+        if self.penalised is not None and penalties[self.penalised]:
+            terms["penalty"] = penalties[self.penalised][0].mean(), {}
+        terms |= algo_terms
         info = {f"{part}/{name}": x for part, (_, values) in terms.items() for name, x in values.items()}
         info |= {f"{part}/loss": loss for part, (loss, _) in terms.items()}
         return sum((loss for loss, _ in terms.values()), jnp.zeros(())), jax.tree.map(stop_gradient, info)
 
-    def features(self, params, batch: Batch) -> Batch:
-        """Images to features, each image once; next states are only ever bootstrapped from, so they are stopped."""
-        if not self.shared:
+    def encode_images(self, params: Params, batch: Batch) -> Batch:
+        """Images to features, each image once, where encoders are shared."""
+        if params.encoders is None:
             return batch
-        state, goal = params["encoders"]["state"], params["encoders"]["goal"]
+        state, goal = params.encoders.state, params.encoders.goal
         goal = stop_gradient(goal) if self.frozen else goal
+        draws = {name: self.streams[name].encode(drawn, state, goal) for name, drawn in batch.draws.items()}
+        return Batch(state(batch.s), batch.a, state(batch.next_s), draws)
 
-        def encode(stream: Goals | Frames):
-            if isinstance(stream, Frames):
-                return Frames(state(stream.first), state(stream.now), state(stream.after), goal(stream.last))
-            return stream._replace(g=goal(stream.g))
+    def goal(
+        self, params: Params, images: Batch, batch: Batch, name: str, key: PRNGKeyArray
+    ) -> tuple[Goal, list[Array]]:
+        """The goals of a role as the algorithm receives them, and the penalties of the encodings it asked for."""
+        role: Role = self.algo.roles[name]
+        drawn = batch.draws[self.draw_of[name]]
+        assert isinstance(drawn, Goals)
+        passes = role.trains in self.routes.features
+        nets = params.rep if role.trains in self.routes.head else stop_gradient(params.rep)
+        g = drawn.g if passes else stop_gradient(drawn.g)
+        penalties: list[Array] = []
 
-        encoded = {name: encode(batch.streams[name]) for name in dict.fromkeys(sampler.draws(self.streams).values())}
-        streams = sampler.by_consumer(encoded, self.streams)
-        return Batch(state(batch.s), batch.a, stop_gradient(state(batch.next_s)), streams)
+        def view(s: Array) -> Array:
+            encoded = self.rep.encode(nets, g, s if passes and self.rep.looks_at_state else stop_gradient(s), key)
+            if encoded.penalty is not None:
+                penalties.append(encoded.penalty)
+            return self.cast_for_heads(encoded.z)
 
-    def condition(self, params, batch: Batch, role: str, key: PRNGKeyArray) -> tuple[Condition, Any]:
-        """A goal stream as the algorithm sees it, with gradients only where the representation's routes allow."""
-        goals = batch.streams[role]
-        assert isinstance(goals, Goals)
-        nets = params["rep"] if role in self.routes.head else stop_gradient(params["rep"])
-        g = goals.g if role in self.routes.features else stop_gradient(goals.g)
-        encoded = self.rep.encode(nets, g, stop_gradient(batch.s), key)
-        advantage = None
-        if self.algo.direct:
-            own, s, g = stop_gradient(params["rep"]), stop_gradient(batch.s), stop_gradient(goals.g)
-            advantage = self.rep.value(own, batch.next_s, g, self.rep_spec) - self.rep.value(own, s, g, self.rep_spec)
-        return Condition(self.seen(nets, encoded.z), goals.success, advantage), encoded.penalty
+        def as_state() -> Array:
+            raw = images.draws[self.draw_of[name]].g  # type: ignore[union-attr]
+            return raw if params.encoders is None else params.encoders.state(raw)
 
-    def seen(self, nets, z: Array) -> Array:
-        """z as algorithms see it: a learned one in the precision of their products, a raw goal as it is."""
-        return z.astype(jnp.bfloat16) if nets and self.spec.precision == "bf16" else z
+        def value(s: Array) -> Array:
+            fixed = stop_gradient((params.rep, s, drawn.g))
+            return self.rep.value(*fixed, self.rep_spec)
+
+        if self.rep.looks_at_state:
+            return Goal(drawn.success, view, as_state, value), penalties
+        z = view(batch.s)
+        return Goal(drawn.success, lambda s: z, as_state, value), penalties
+
+    def cast_for_heads(self, z: Array) -> Array:
+        """z as networks read it: a learned one in the precision of their products, a raw goal as it is."""
+        return z.astype(jnp.bfloat16) if self.rep.learned and self.spec.precision == "bf16" else z
 
     # Use --------------------------------------------------------------------------------------------------------------
 
-    def observe(self, params, s: Array, g: Array) -> tuple[Array, Array]:
-        return (params["encoders"]["state"](s), params["encoders"]["goal"](g)) if self.shared else (s, g)
+    def features(self, params: Params, s: Array, g: Array) -> tuple[Array, Array]:
+        """States and goals as networks read them."""
+        return (s, g) if params.encoders is None else (params.encoders.state(s), params.encoders.goal(g))
 
     @in_precision
-    def act(self, params, s: Array, g: Array, key: PRNGKeyArray, temperature: float = 0.0) -> Array:
+    def act(self, params: Params, s: Array, g: Array, key: PRNGKeyArray, temperature: float = 0.0) -> Array:
         """Actions for rows of states and goals."""
         k_encode, k_act = random.split(key)
-        s, g = self.observe(params, s, g)
-        z = self.seen(params["rep"], self.rep.encode(params["rep"], g, s, k_encode).z)
-        return self.algo.act(params["algo"], s, z, k_act, temperature, self.algo_spec)
+        s, g = self.features(params, s, g)
+        z = self.cast_for_heads(self.rep.encode(params.rep, g, s, k_encode).z)
+        return self.algo.act(params.algo, s, z, k_act, temperature, self.algo_spec)
 
     @in_precision
-    def encode(self, params, g: Array, key: PRNGKeyArray, s: Array | None = None) -> Array:
-        """What the algorithm sees of rows of goals."""
-        s, g = self.observe(params, g if s is None else s, g)
-        return self.rep.encode(params["rep"], g, s, key).z
+    def encode(self, params: Params, g: Array, key: PRNGKeyArray, s: Array | None = None) -> Array:
+        """What the algorithm reads instead of rows of goals, seen from `s` if the representation looks at the state."""
+        if s is None and self.rep.looks_at_state:
+            raise UserError(f"{type(self.rep).__name__} looks at the state; give the states from which goals are seen")
+        s, g = self.features(params, g if s is None else s, g)
+        return self.rep.encode(params.rep, g, s, key).z
 
     @in_precision
-    def distance(self, params, s: Array, g: Array, key: PRNGKeyArray) -> Array:
+    def distance(self, params: Params, s: Array, g: Array, key: PRNGKeyArray) -> Array:
         """Learned temporal distance: by the representation's own value where it has one, else by the algorithm's."""
-        s, g = self.observe(params, s, g)
-        value = self.rep.value(params["rep"], s, g, self.rep_spec)
-        if value is None:
-            z = self.seen(params["rep"], self.rep.encode(params["rep"], g, s, key).z)
-            value = self.algo.value(params["algo"], s, z)
-        if value is None:
+        s, g = self.features(params, s, g)
+        if self.rep.learns_value:
+            value = self.rep.value(params.rep, s, g, self.rep_spec)
+        elif self.algo.learns_value:
+            z = self.cast_for_heads(self.rep.encode(params.rep, g, s, key).z)
+            value = self.algo.value(params.algo, s, z, self.algo_spec)
+        else:
             names = f"{type(self.rep).__name__} nor {type(self.algo).__name__}"
             raise UserError(f"neither {names} learns a value to measure distance with")
         return temporal_distance(value, self.spec.discount)
+
+
+def only(nets: Nets, names: tuple[str, ...]) -> Nets:
+    """The same module with every field but `names` emptied."""
+    others = [field.name for field in dataclasses.fields(nets) if field.name not in names]
+    if not others:
+        return nets
+    fields = lambda module: [getattr(module, name) for name in others]
+    return eqx.tree_at(fields, nets, [None] * len(others), is_leaf=lambda x: x is None)

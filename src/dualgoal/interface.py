@@ -1,73 +1,39 @@
-"""The vocabulary of the project: what is sampled, what a representation is, what an algorithm is.
+"""The vocabulary of the method: what is sampled, what a goal representation is, what an algorithm is.
 
-A *representation* turns a goal into what an algorithm sees instead of it; an *algorithm* turns states and encoded
-goals into losses and actions. Neither knows the other (sections 4 and 5 of the method); `agent.py` joins them.
-Both are frozen dataclasses of options; their networks live in a dictionary of modules that `init` returns.
+A *representation* turns a goal into what an algorithm reads instead of it (section 4 of the method). An *algorithm*
+turns states and goals into losses and actions (section 5). Neither knows the other; `agent.py` joins them. Both are
+frozen dataclasses whose fields are options. Their networks are `equinox` modules that they declare themselves.
+
+An algorithm is not handed encoded goals but `Goal` objects: `goal(s)` is the representation of the goals as seen from
+the states `s`, with gradients already stopped wherever the representation does not let them through.
 """
 
 import abc
-import math
-from collections.abc import Mapping
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
-import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, unknown
 
-Nets = dict[str, eqx.Module]  # the modules of one part by name; `ema` names the ones that have a slow copy
 Info = dict[str, Array]
-
-
-@dataclass(frozen=True)
-class GoalMix:
-    """Where goals come from (section 2.2): the paper's tuple P = (p_cur, p_geom, p_traj, p_rand).
-
-    Two consumers with equal mixes share one draw per transition unless a mix is `own`; an own stream is also cropped
-    on every batch with its own offsets when `crop` is "own" (reference, D14) instead of with the batch's coin.
-    """
-
-    current: float
-    geometric: float
-    uniform: float
-    random: float
-    own: bool = False
-    crop: str = "shared"
-
-    def __post_init__(self):
-        shares = (self.current, self.geometric, self.uniform, self.random)
-        if any(p < 0 for p in shares) or not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
-            raise UserError(f"goal mix {shares} does not sum to one; give four shares >= 0 that add up to 1")
-        if self.geometric > 0 and self.uniform > 0:
-            raise UserError(f"goal mix {shares} has both geometric and uniform future goals; choose one of them")
-        if self.crop not in ("shared", "own"):
-            raise UserError(f"goal mix crop '{self.crop}' is neither 'shared' nor 'own'")
-
-
-@dataclass(frozen=True)
-class Window:
-    """Four frames of a trajectory window (section 2.3, VIP). `aligned=False`: the reference's shifted windows, D11."""
-
-    aligned: bool = True
-
-
-Stream = GoalMix | Window
-
-VALUE_GOALS = GoalMix(0.2, 0.5, 0.0, 0.3)
-FUTURE_GOALS = GoalMix(0.0, 1.0, 0.0, 0.0)
-ACTOR_GOALS = GoalMix(0.0, 0.0, 1.0, 0.0)
+Nets = Any  # an eqx.Module whose fields are the networks of one part
+Loss = tuple[Array, Info]  # a scalar, and what is worth logging
+Trains = Literal["value", "actor"]
 
 
 class Goals(NamedTuple):
-    """One goal per transition, and whether the transition starts at it (r = success - 1, m = 1 - success)."""
+    """One goal per transition, and whether the transition starts at it (reward = success - 1, mask = 1 - success)."""
 
     g: Any  # (B, ...) observations, or features of them
     success: Float[Array, " B"]
 
 
 class Frames(NamedTuple):
-    """VIP's tuples (o_0, o_k, o_{k+1}, o_T), each (B, ...)."""
+    """Four observations of one trajectory window per sample (o_0, o_k, o_{k+1}, o_T), each (B, ...): what VIP uses."""
 
     first: Any
     now: Any
@@ -76,35 +42,108 @@ class Frames(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Transitions and one goal stream per consumer: "rep", "value", "actor" (only those that somebody asked for)."""
+    """Transitions, and what was drawn for the losses. Losses with equal goal distributions share a draw, so `draws` is
+    keyed by draw; `Agent.draw_of` says which draw belongs to which loss."""
 
     s: Any  # (B, ...)
     a: Float[Array, "B A"]  # discrete actions are one-hot
     next_s: Any  # (B, ...)
-    streams: dict[str, Goals | Frames]
+    draws: dict[str, Goals | Frames]
+
+
+class Stream(abc.ABC):
+    """What one loss draws for every transition of a batch: goals, or a window of a trajectory. A frozen dataclass that
+    knows how to draw itself and which image encoder reads which of its observations; the kinds are in `streams.py`."""
+
+    @property
+    @abc.abstractmethod
+    def shared(self) -> bool:
+        """Whether losses with equal streams use one and the same draw."""
+
+    @property
+    @abc.abstractmethod
+    def towards(self) -> str | None:
+        """The role whose goals must be drawn first, if this stream depends on them."""
+
+    @abc.abstractmethod
+    def rows(self, data: Any, at: Any, bits: Array, discount: float, towards: Any) -> Any:
+        """Row numbers for the transitions `at`, as a pytree of (B,) integers."""
+
+    @abc.abstractmethod
+    def observe(self, data: Any, at: Any, rows: Any, reached_by: str) -> Goals | Frames:
+        """The observations in these rows."""
+
+    @abc.abstractmethod
+    def shift(self, drawn: Any, offsets: Array, key: PRNGKeyArray) -> Any:
+        """Image augmentation: the draw with its images shifted, by the batch's `offsets` or by its own."""
+
+    @abc.abstractmethod
+    def encode(self, drawn: Any, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Any:
+        """The draw with each image read by the state's or by the goal's encoder."""
 
 
 class Encoded(NamedTuple):
-    """What an algorithm sees instead of a goal, and a price per sample for it (VIB's beta * KL; zero elsewhere)."""
+    """What an algorithm reads instead of a goal, and a penalty per sample for it (VIB's beta * KL), if any."""
 
     z: Any  # (B, N), or the goal itself
-    penalty: Any  # (B,) or 0.0
+    penalty: Float[Array, " B"] | None = None
 
 
-class Condition(NamedTuple):
-    """A goal stream as an algorithm receives it."""
+class Goal:
+    """One goal per transition, as an algorithm receives it for one of its roles.
 
-    z: Any
-    success: Float[Array, " B"]
-    advantage: Any = None  # (B,), the representation's own f(s',g) - f(s,g); only under direct extraction
+    `goal(s)` represents the goals as seen from the states `s`. Most representations do not look at the state, so it is
+    the same array for every `s`; an algorithm still asks for `goal(next_s)` where it evaluates at the next state.
+    """
+
+    def __init__(
+        self,
+        success: Float[Array, " B"],
+        view: Callable[[Any], Any],
+        as_state: Callable[[], Any] | None = None,
+        value: Callable[[Any], Array] | None = None,
+    ) -> None:
+        self.success = success
+        self._view, self._as_state, self._value = view, as_state, value
+
+    def __call__(self, s: Any) -> Any:
+        """z (B, N): these goals as seen from `s`."""
+        return self._view(s)
+
+    @property
+    def as_state(self) -> Any:
+        """The goals as states, for values V(w, g) whose first argument is a goal."""
+        assert self._as_state is not None
+        return self._as_state()
+
+    def value(self, s: Any) -> Float[Array, " B"]:
+        """The representation's own value V(s, g), without gradients. Only where the representation learns one."""
+        assert self._value is not None
+        return self._value(s)
+
+
+class Role(NamedTuple):
+    """What an algorithm needs goals for: where they come from, and whether the loss that reads them trains a value or
+    an actor, which is what a representation's `Routes` speak of."""
+
+    goals: Stream
+    trains: Trains
 
 
 class Routes(NamedTuple):
-    """Which losses ("own", "value", "actor") may move a representation's head, and which pass through it to the
-    goal encoder of an image (section 4.7). Everything else is stopped."""
+    """Which losses may train a representation: its own ("rep"), those that train a value and those that train an actor.
+
+    `head` lists the losses that move the representation's networks, `features` those whose gradients pass through them
+    to the image encoders. Everything else is stopped (section 4.7).
+    """
 
     head: frozenset[str]
     features: frozenset[str]
+
+
+ALL_LOSSES = frozenset({"rep", "value", "actor"})
+
+GoalsByRole = Mapping[str, Goal]
 
 
 @dataclass(frozen=True)
@@ -119,80 +158,104 @@ class Spec:
     lr: float = 3e-4
     tau: float = 0.005
     ema_before_update: bool = True  # targets follow the parameters from before the gradient step
-    augment: float = 0.5  # pixels: probability that a batch is shifted
-    reached_by: str = "row"  # "row": goal row = transition row; "state": equal observations
-    precision: str = "float32"
-    goal_shape: tuple[int, ...] | None = None  # None: as observations; set by the agent for what comes after encoders
-    fusion: str = "concat"  # how heads join s and g when both are images: "early" or "late"; vectors: "concat"
+    augment: float = 0.5  # images: probability that a batch is shifted
+    reached_by: Literal["row", "state"] = "row"  # when a goal counts as reached: same row, or equal observations
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+    goal_shape: tuple[int, ...] = ()  # shape of one goal, or of z for an algorithm; () means: as an observation
+    fusion: Literal["concat", "early", "late"] = "concat"  # how a network joins s and g; images: "early" or "late"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if len(self.observation_shape) not in (1, 3):
             raise UserError(f"observation shape {self.observation_shape}: expected (D,) or (H, W, C)")
-        for name, value, allowed in (
-            ("precision", self.precision, ("float32", "tf32", "bf16")),
-            ("reached_by", self.reached_by, ("row", "state")),
-            ("fusion", self.fusion, ("concat", "early", "late")),
-        ):
-            if value not in allowed:
-                raise UserError(f"{name} '{value}' is not one of {', '.join(allowed)}")
+        check_choices(self)
         if self.pixels and self.reached_by == "state":
             raise UserError("reached_by 'state' compares vectors; image observations need 'row'")
         if not 0 < self.discount < 1:
             raise UserError(f"discount {self.discount} is outside (0, 1)")
+        if not self.goal_shape:
+            object.__setattr__(self, "goal_shape", self.observation_shape)
 
     @property
     def pixels(self) -> bool:
         return len(self.observation_shape) == 3
 
-    @property
-    def goals(self) -> tuple[int, ...]:
-        return self.goal_shape or self.observation_shape
 
-
+@dataclass(frozen=True)
 class Representation(abc.ABC):
-    """What changes for any algorithm when goals are represented in a new way. Subclasses are final."""
+    """What changes for any algorithm when goals are represented in another way. Subclasses are frozen dataclasses.
 
-    shares_encoders: ClassVar[bool] = True  # images: one state and one goal encoder for all heads (late fusion)
-    has_value: ClassVar[bool] = False  # whether `value` gives one
+    >>> from dualgoal.reps import Dual
+    >>> Dual(dim=64).z_shape(Spec((4,), 2))
+    (64,)
+    """
 
-    @property
-    @abc.abstractmethod
-    def ema(self) -> tuple[str, ...]:
-        """Names of the networks that have a slow copy."""
+    ema: ClassVar[tuple[str, ...]] = ()
+    """The fields of its networks that have a slowly moving copy, which arrives in `targets`."""
+    stream: ClassVar[Stream | None] = None
+    """What its own loss draws; None if it has no loss of its own."""
+    learns_value: ClassVar[bool] = False
+    """Whether `value` gives a goal-conditioned value."""
+    learned: ClassVar[bool] = True
+    """Whether z is the output of a network (Orig's is the goal itself)."""
+    looks_at_state: ClassVar[bool] = False
+    """Whether z depends on the state as well as on the goal."""
+    goal_network: ClassVar[str | None] = None
+    """The field of its networks that alone turns a goal into z, if there is one; exports then describe it."""
+    fusion: ClassVar[Literal["shared", "early", "late"]] = "shared"
+    """Images: "shared" means one state and one goal encoder for all networks; "early" and "late" mean that each
+    network encodes images itself, both stacked or each by its own encoder."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
     @abc.abstractmethod
     def init(self, key: PRNGKeyArray, spec: Spec) -> Nets:
-        """The networks; `spec` describes features, not images."""
+        """Its networks. With shared image encoders `spec` describes their features, not images."""
 
     @abc.abstractmethod
-    def shape(self, spec: Spec) -> tuple[int, ...]:
+    def z_shape(self, spec: Spec) -> tuple[int, ...]:
         """The shape of z for one goal."""
 
     @abc.abstractmethod
     def encode(self, nets: Nets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
-        """Represent goals (B, ...). `s` is there for representations that look at the state; `key` is consumed."""
+        """Represent goals (B, ...), seen from `s` if `looks_at_state`. `key` is consumed."""
 
     @abc.abstractmethod
-    def stream(self) -> Stream | None:
-        """The goals of its own loss, or None."""
+    def routes(self, spec: Spec, value_loss: bool) -> Routes:
+        """Which losses train it, under an algorithm with or without a loss that trains a value."""
 
-    @abc.abstractmethod
-    def routes(self, spec: Spec, has_value: bool) -> Routes:
-        """Who trains it, on vectors or pixels, under an algorithm with or without a value loss."""
+    def loss(self, nets: Nets, targets: Nets, batch: Batch, drawn: Any, key: PRNGKeyArray, spec: Spec) -> Loss:
+        """Its own objective on what its `stream` drew."""
+        raise TypeError(f"{type(self).__name__} declares a stream, so it must define a loss")
 
-    @abc.abstractmethod
-    def loss(self, nets: Nets, targets: Nets, batch: Batch, key: PRNGKeyArray, spec: Spec) -> tuple[Any, Info]:
-        """Its own objective on `batch.streams["rep"]`; not called when `stream` is None."""
-
-    @abc.abstractmethod
-    def value(self, nets: Nets, s: Array, g: Array, spec: Spec) -> Any:
-        """Its own goal-conditioned value (B,) in units of the -1/0 reward, or None."""
+    def value(self, nets: Nets, s: Array, g: Array, spec: Spec) -> Array:
+        """Its own goal-conditioned value (B,) in units of the -1/0 reward."""
+        raise TypeError(f"{type(self).__name__} says that it learns a value, so it must define it")
 
 
+@dataclass(frozen=True)
 class Algorithm(abc.ABC):
-    """An offline goal-conditioned algorithm. It never knows which representation made z. Subclasses are final."""
+    """An offline goal-conditioned algorithm; it never knows which representation it is given. Subclasses are frozen
+    dataclasses.
 
-    direct: bool = False  # asks the agent for the representation's own advantage (section 4.8)
+    >>> from dualgoal.algos import GCIVL
+    >>> list(GCIVL().roles)
+    ['value', 'actor']
+    """
+
+    ema: ClassVar[tuple[str, ...]] = ()
+    """The fields of its networks that have a slowly moving copy, which arrives in `targets`."""
+    learns_value: ClassVar[bool] = False
+    """Whether `value` gives a goal-conditioned value under the -1/0 reward."""
+    needs_rep_value: ClassVar[bool] = False
+    """Whether it uses the representation's own value (direct extraction, section 4.8)."""
+    policy_network: ClassVar[str | None] = None
+    """The field of its networks that alone turns a state and z into an action, if there is one; exports describe it."""
+    needs_blind: ClassVar[bool] = False
+    """Whether it needs a representation that does not look at the state."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
     @property
     @abc.abstractmethod
@@ -201,33 +264,57 @@ class Algorithm(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def ema(self) -> tuple[str, ...]:
-        """Names of the networks that have a slow copy."""
-
-    @property
-    @abc.abstractmethod
-    def streams(self) -> Mapping[str, GoalMix]:
-        """Goal streams by role: "value" for value and critic losses, "actor" for policy losses."""
+    def roles(self) -> Mapping[str, Role]:
+        """What it needs goals for, by names of its own."""
 
     @abc.abstractmethod
     def init(self, key: PRNGKeyArray, spec: Spec) -> Nets:
-        """The networks; `spec.goals` is the shape of z."""
+        """Its networks; `spec.goal_shape` is the shape of z."""
 
     @abc.abstractmethod
     def losses(
-        self, nets: Nets, targets: Nets, batch: Batch, goals: dict[str, Condition], key: PRNGKeyArray, spec: Spec
-    ) -> dict[str, tuple[Any, Info]]:
-        """Scalar losses by name, each with what is worth logging."""
+        self, nets: Nets, targets: Nets, batch: Batch, goals: GoalsByRole, key: PRNGKeyArray, spec: Spec
+    ) -> dict[str, Loss]:
+        """Losses by name; `goals` has one entry per role."""
 
     @abc.abstractmethod
     def act(self, nets: Nets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
         """Actions (B, A), or (B,) integers when discrete."""
 
-    @abc.abstractmethod
-    def value(self, nets: Nets, s: Array, z: Array) -> Array | None:
-        """Its value V(s, z) (B,) under reward -1/0, if it has one."""
+    def value(self, nets: Nets, s: Array, z: Array, spec: Spec) -> Array:
+        """Its value V(s, z) (B,) under the -1/0 reward."""
+        raise TypeError(f"{type(self).__name__} says that it learns a value, so it must define it")
 
 
 def rewards(success: Float[Array, " B"]) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
     """(r, m) of the -1/0 convention: no cost and no bootstrap at the goal."""
     return success - 1, 1 - success
+
+
+Part = TypeVar("Part", bound=Representation | Algorithm)
+
+
+def with_options(part: Part, **options: Any) -> Part:
+    """The same representation or algorithm with other options."""
+    return dataclasses.replace(part, **options)
+
+
+def check_choices(options: Any) -> None:
+    """Refuse a value that is not among the choices of a `Literal` field."""
+    types = typing.get_type_hints(type(options))
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if typing.get_origin(types[field.name]) is Literal and value not in typing.get_args(types[field.name]):
+            raise unknown(field.name, str(value), typing.get_args(types[field.name]))
+
+
+def check_expectile(value: float) -> None:
+    """Refuse an expectile outside the open interval (0, 1)."""
+    if not 0 < value < 1:
+        raise UserError(f"expectile is {value}; expected a number between 0 and 1, both excluded")
+
+
+def check_weight(name: str, value: float) -> None:
+    """Refuse a negative or infinite weight of a loss."""
+    if not 0 <= value < float("inf"):
+        raise UserError(f"{name} is {value}; expected a number that is not negative")

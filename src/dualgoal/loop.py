@@ -1,33 +1,35 @@
 """The compiled part of a run: one program that takes any number of gradient steps, for all seeds at once.
 
-The number of steps is an argument of the program, because a loop of static length 1 is inlined and rounds differently;
-so it does not matter how a run is cut into chunks, where it was interrupted or how often it was looked at. Seeds are a
-mapped axis that is spread over the local devices; each seed's key is key(seed), so its company does not matter either.
-On a CPU, whose cores are devices, and with image encoders the seeds of a device take turns instead: batched products
-are slow on the one, and a convolution with a kernel per seed is a grouped one, which is slow everywhere.
+The number of steps is an argument of the program, because a loop of static length 1 is inlined and rounds differently.
+So it does not matter how a run is cut into chunks, where it was interrupted or how often metrics were logged. Seeds are
+a mapped axis that is spread over the local devices; each seed's key is key(seed), so a seed trains the same alone and
+with others. On a CPU (where every core is a device) and with image encoders, the seeds of one device take turns instead
+of being batched: batched matrix products are slow on a CPU, and a convolution with a kernel per seed becomes a grouped
+convolution, which is slow everywhere.
 """
 
 import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, random
+from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dualgoal.agent import Agent, State
 from dualgoal.errors import UserError
 from dualgoal.interface import Batch, Info
-from dualgoal.sampler import Data, by_consumer, draws
+from dualgoal.streams import Transitions
 
 NEVER = np.iinfo(np.int32).max
 PARAMETER = "a parameter"
 Broken = dict[str, Array]  # by loss: the first step at which it was not finite, or NEVER
 
 
-def in_a_hurry() -> dict[str, Any] | None:
+def quick_compile_options() -> dict[str, Any] | None:
     """Compiler options for what runs once: on a CPU, optimising it takes longer than the first thousand steps."""
     if jax.default_backend() != "cpu":
         return None
@@ -35,9 +37,9 @@ def in_a_hurry() -> dict[str, Any] | None:
 
 
 GPU_OPTIONS = {
-    # Independent kernels of a step side by side: one seed leaves most of a large GPU idle.
+    # Run independent kernels of a step concurrently: one seed leaves most of a large GPU idle.
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
-    # Products that share weights stay apart: joining and cutting their rows costs more than it saves.
+    # Do not merge products that share weights: joining and splitting their rows costs more than it saves.
     "xla_gpu_dot_merger_threshold_mb": 0,
 }
 
@@ -52,43 +54,42 @@ def compile_loop(lowered: Any) -> Any:
     return lowered.compile()
 
 
-def spread(seeds: int, devices: int) -> int:
+def devices_used(seeds: int, devices: int) -> int:
     """How many devices to use: the largest number that divides the seeds evenly."""
     return max(n for n in range(1, min(seeds, devices) + 1) if seeds % n == 0)
 
 
-def over_seeds(agent: Agent, function: Any, *by_seed: Any) -> Any:
-    """`function` for every seed: side by side, or in turns where that is quicker."""
+def over_seeds(agent: Agent, function: Callable[..., Any], *by_seed: Any) -> Any:
+    """`function` for every seed: batched, or one seed after the other where that is faster."""
     if agent.spec.pixels or jax.default_backend() == "cpu":
         return jax.lax.map(lambda seed: function(*seed), by_seed)
     return jax.vmap(function)(*by_seed)
 
 
-class Program:
+class TrainingLoop:
     """An agent's training, compiled for a set of seeds."""
 
-    def __init__(self, agent: Agent, seeds: tuple[int, ...]):
+    def __init__(self, agent: Agent, seeds: tuple[int, ...]) -> None:
         if max(seeds) >= 2**32:
             raise UserError(f"seed {max(seeds)} is too large; expected one below 2^32")
         self.agent, self.seeds = agent, seeds
-        devices = jax.local_devices()[: spread(len(seeds), jax.local_device_count())]
+        devices = jax.local_devices()[: devices_used(len(seeds), jax.local_device_count())]
         self.mesh = Mesh(np.array(devices), ("seed",))
         self.by_seed = NamedSharding(self.mesh, PartitionSpec("seed"))
         self.everywhere = NamedSharding(self.mesh, PartitionSpec())
-        self.keys = jax.device_put(jax.vmap(random.key)(jnp.array(seeds, jnp.uint32)), self.by_seed)
-        self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=in_a_hurry())
+        self.keys = jax.device_put(jax.vmap(jax.random.key)(jnp.array(seeds, jnp.uint32)), self.by_seed)
+        self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=quick_compile_options())
         # Shardings are spelled out, or the program's own output would be another input type and compile it again.
         self._chunk = jax.jit(self.on_devices(self._all_seeds), donate_argnums=0, out_shardings=self.by_seed)
         self._compiled: Any = None
-        losses = lambda state, data, keys: over_seeds(agent, lambda s, k: self._losses(s, data, k), state, keys)
-        self._measure = jax.jit(self.on_devices(losses))
+        self._measure = jax.jit(self.on_devices(self._all_losses))
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
 
-    def on_devices(self, function: Any) -> Any:
+    def on_devices(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function(state, data, keys, ...)` on every device, for the device's share of the seeds."""
         each, all_ = PartitionSpec("seed"), PartitionSpec()
 
-        def shared(state: State, data: Data, keys: Array, *rest: Array) -> Any:
+        def shared(state: State, data: Transitions, keys: Array, *rest: Array) -> Any:
             given = (each, all_, each, *(all_ for _ in rest))
             mapped = jax.shard_map(function, mesh=self.mesh, in_specs=given, out_specs=each, check_vma=False)
             return mapped(state, data, keys, *rest)
@@ -101,47 +102,50 @@ class Program:
         return jax.eval_shape(jax.vmap(self.agent.init), self.keys)
 
     def init(self) -> State:
+        """The state before the first step."""
         return self._init(self.keys)
 
     def place(self, state: Any) -> State:
         """A state read from disk, copied to the devices (a copy, so that it can be donated)."""
         return self._copy(state)
 
-    def place_data(self, data: Data) -> Data:
+    def place_data(self, data: Transitions) -> Transitions:
+        """The dataset, copied to every device that trains."""
         return jax.device_put(data, self.everywhere)
 
-    def advance(self, state: State, data: Data, steps: int) -> tuple[State, Broken]:
+    def advance(self, state: State, data: Transitions, steps: int) -> tuple[State, Broken]:
         """Take `steps` gradient steps. The given state is consumed."""
         return self.compile(state, data)(state, data, self.keys, jnp.int32(steps))
 
-    def compile(self, state: State, data: Data) -> Any:
+    def compile(self, state: State, data: Transitions) -> Any:
         """The training loop, compiled once for a state and data of these shapes."""
         if self._compiled is None:
             self._compiled = compile_loop(self._chunk.lower(state, data, self.keys, jnp.int32(1)))
         return self._compiled
 
-    def measure(self, state: State, data: Data) -> dict[str, np.ndarray]:
+    def measure(self, state: State, data: Transitions) -> dict[str, np.ndarray]:
         """Everything worth logging on the next batch of `data`, per seed. A program of its own, so that how often it is
         called cannot change training."""
         return {name: np.asarray(value) for name, value in self._measure(state, data, self.keys).items()}
 
-    def _all_seeds(self, state: State, data: Data, keys: Array, count: Array) -> tuple[State, Broken]:
+    def _all_seeds(self, state: State, data: Transitions, keys: Array, count: Array) -> tuple[State, Broken]:
         """A device's share of the seeds."""
         return over_seeds(self.agent, lambda state, key: self._steps(state, data, key, count), state, keys)
 
-    def _steps(self, state: State, data: Data, key: Array, count: Array) -> tuple[State, Broken]:
-        """A step learns from one batch while it draws the next: many small kernels that would keep a GPU waiting."""
-        streams = self.agent.streams
+    def _all_losses(self, state: State, data: Transitions, keys: Array) -> Info:
+        return over_seeds(self.agent, lambda state, key: self._losses(state, data, key), state, keys)
+
+    def _steps(self, state: State, data: Transitions, key: Array, count: Array) -> tuple[State, Broken]:
+        """`count` steps of one seed. A step draws the next batch while it learns from this one, because drawing is many
+        small kernels that would otherwise keep a GPU waiting."""
 
         @functools.partial(jax.jit, inline=True)  # traced once for both uses
         def learn(state: State, batch: Batch) -> tuple[State, Info]:
-            return self.agent.learn(state, batch._replace(streams=by_consumer(batch.streams, streams)), key)
+            return self.agent.update_on(state, batch, key)
 
         @functools.partial(jax.jit, inline=True)
         def draw(step: Array) -> Batch:
-            """Each goal once: a loop that carried it under two names would encode it twice."""
-            batch = self.agent.sample(data, key, step)
-            return batch._replace(streams={name: batch.streams[name] for name in draws(streams).values()})
+            return self.agent.sample(data, key, step)
 
         def body(_: Array, carry: tuple[State, Batch, Broken]) -> tuple[State, Batch, Broken]:
             state, batch, broken = carry
@@ -157,15 +161,16 @@ class Program:
         finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params)]).all()
         return state, {**broken, PARAMETER: jnp.where(finite, NEVER, state.step)}
 
-    def _losses(self, state: State, data: Data, key: Array) -> dict[str, Array]:
+    def _losses(self, state: State, data: Transitions, key: Array) -> Info:
         batch = self.agent.sample(data, key, state.step)
-        k_loss = random.split(random.fold_in(key, state.step))[1]
-        total, info = self.agent.losses(state.params, state.targets, batch, k_loss)
+        k_losses = self.agent.keys(key, state.step)[1]
+        total, info = self.agent.losses(state.params, state.targets, batch, k_losses)
         return {**info, "total/loss": total}
 
 
 def first_broken(broken: Broken, seeds: tuple[int, ...]) -> tuple[int, str, int] | None:
-    """(step, loss, seed) of the first value that was not finite, if any."""
+    """(step, loss, seed) of the first value that was not finite, if any. Of the same step, a loss is named rather than
+    the parameters that it corrupted."""
     found = [(int(when), name, seeds[i]) for name, steps in broken.items() for i, when in enumerate(np.asarray(steps))]
-    earliest = min(found, key=lambda f: (f[0], f[1] == PARAMETER, f))  # a loss says more than what it did
+    earliest = min(found, key=lambda f: (f[0], f[1] == PARAMETER, f))
     return earliest if earliest[0] < NEVER else None

@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+import typing
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -56,13 +57,16 @@ def hardware() -> dict[str, Any]:
     }
 
 
-def arithmetic(precision: str, observation_shape: Sequence[int]) -> str:
+Precision = typing.Literal["float32", "tf32", "bf16"]
+
+
+def arithmetic(precision: str, observation_shape: Sequence[int]) -> Precision:
     """The precision that `precision` means here: 'auto' is bf16 for vectors, where it was shown to lose nothing
     (docs/speed.md), on a GPU that computes in it."""
     import jax
 
     if precision != "auto":
-        return precision
+        return typing.cast(Precision, precision)
     generation = str(getattr(jax.local_devices()[0], "compute_capability", "")).split(".")[0]  # of NVIDIA's GPUs
     able = generation.isdigit() and int(generation) >= 8
     return "bf16" if able and len(observation_shape) == 1 else "float32"

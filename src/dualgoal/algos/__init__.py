@@ -1,4 +1,5 @@
-"""Offline goal-conditioned algorithms (section 5). A new one is a file here and a row in `ALGOS`."""
+"""Offline goal-conditioned algorithms (section 5). Any of them works with any representation; more may come from other
+packages."""
 
 from dualgoal.algos.crl import CRL
 from dualgoal.algos.dqn import DQN
@@ -6,7 +7,7 @@ from dualgoal.algos.gcbc import GCBC
 from dualgoal.algos.gcfbc import GCFBC
 from dualgoal.algos.gciql import GCIQL
 from dualgoal.algos.gcivl import GCIVL
-from dualgoal.algos.none import Nothing
+from dualgoal.algos.none import NoAlgorithm
 from dualgoal.interface import Algorithm
 
 ALGOS: dict[str, type[Algorithm]] = {
@@ -16,5 +17,7 @@ ALGOS: dict[str, type[Algorithm]] = {
     "gciql": GCIQL,
     "gcbc": GCBC,
     "dqn": DQN,
+    "none": NoAlgorithm,
 }
-NONE: dict[str, type[Algorithm]] = {"none": Nothing}  # stage one of two: a representation alone
+
+__all__ = ["ALGOS", "CRL", "DQN", "GCBC", "GCFBC", "GCIQL", "GCIVL", "NoAlgorithm"]

@@ -1,20 +1,24 @@
 """Policies that algorithms share: a Gaussian of unit variance, or a categorical one (section 3.2)."""
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 from jax import random
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal import losses
 from dualgoal.interface import Spec
 
+Policy = Callable[[Array, Array], Array]  # (s, z) -> mean action or logits; an `Actor`
 
-def log_prob(actor, s: Array, z: Array, a: Float[Array, "B A"], spec: Spec) -> Float[Array, " B"]:
+
+def log_prob(actor: Policy, s: Array, z: Array, a: Float[Array, "B A"], spec: Spec) -> Float[Array, " B"]:
     """Log-likelihood of dataset actions."""
     return (losses.categorical_log_prob if spec.discrete else losses.gaussian_log_prob)(a, actor(s, z))
 
 
-def sample(actor, s: Array, z: Array, key, temperature: float, spec: Spec) -> Array:
-    """Actions; temperature 0 is the mode."""
+def sample(actor: Policy, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
+    """Actions; temperature 0 is the most likely one."""
     out = actor(s, z)
     if spec.discrete:
         return jnp.argmax(out, axis=-1) if temperature == 0 else random.categorical(key, out / max(1e-6, temperature))

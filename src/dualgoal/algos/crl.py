@@ -1,60 +1,87 @@
-"""CRL (section 5.3): a contrastive critic on (state, action) and goal, and a policy by DDPG+BC."""
+"""CRL (section 5.3): a contrastive critic on (state, action) and goal, and a policy by DDPG+BC.
+
+The critic scores every state against every goal of the batch. A z that has looked at its own state would tell the
+critic which pair belongs together, so representations that look at the state are refused.
+"""
 
 import math
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import random
 from jax.lax import stop_gradient
+from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.algos import _actors as policy
-from dualgoal.interface import ACTOR_GOALS, FUTURE_GOALS, Algorithm
+from dualgoal.algos import _actors
+from dualgoal.interface import Algorithm, Batch, Goal, GoalsByRole, Loss, Role, Spec, check_weight
 from dualgoal.nets.heads import Actor, Embedding
+from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS
+
+
+class Critic(eqx.Module):
+    """Two towers; a score is the inner product of their outputs."""
+
+    state: Embedding
+    goal: Embedding
+
+
+class CRLNets(eqx.Module):
+    critic: Critic
+    actor: Actor
 
 
 @dataclass(frozen=True)
 class CRL(Algorithm):
-    alpha: float = 0.1  # weight of behavioural cloning
-    latent: int = 512  # size of the contrastive embeddings
+    """Contrastive reinforcement learning, with a policy by DDPG+BC."""
+
+    alpha: float = 0.1
+    """Weight of behavioural cloning."""
+    latent: int = 512
+    """Size of the contrastive embeddings."""
     hidden: tuple[int, ...] = (512, 512, 512)
+    """Hidden layer sizes."""
 
+    policy_network = "actor"
     actions = frozenset({"continuous"})
-    ema = ()
-    streams = {"value": FUTURE_GOALS, "actor": ACTOR_GOALS}
+    needs_blind = True
+    roles = {"value": Role(FUTURE_GOALS, "value"), "actor": Role(ACTOR_GOALS, "actor")}
 
-    def init(self, key, spec):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_weight("alpha", self.alpha)
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> CRLNets:
         k1, k2, k3 = random.split(key, 3)
-        return {
-            "critic": {
-                "state": Embedding(k1, spec.observation_shape, self.latent, self.hidden, spec, extra=spec.action_dim),
-                "goal": Embedding(k2, spec.goals, self.latent, self.hidden, spec),
-            },
-            "actor": Actor(k3, spec, self.hidden),
-        }
+        critic = Critic(
+            Embedding(k1, spec.observation_shape, self.latent, self.hidden, spec, extra=spec.action_dim),
+            Embedding(k2, spec.goal_shape, self.latent, self.hidden, spec),
+        )
+        return CRLNets(critic, Actor(k3, spec, self.hidden))
 
-    def losses(self, nets, targets, batch, goals, key, spec):
+    def losses(
+        self, nets: CRLNets, targets: CRLNets, batch: Batch, goals: GoalsByRole, key: PRNGKeyArray, spec: Spec
+    ) -> dict[str, Loss]:
         return {
             "value": self.critic_loss(nets, batch, goals["value"]),
             "actor": self.actor_loss(nets, batch, goals["actor"], spec),
         }
 
-    def critic_loss(self, nets, batch, goal):
-        left, right = nets["critic"]["state"](batch.s, batch.a), nets["critic"]["goal"](goal.z)
+    def critic_loss(self, nets: CRLNets, batch: Batch, goal: Goal) -> Loss:
+        left, right = nets.critic.state(batch.s, batch.a), nets.critic.goal(goal(batch.s))
         logits = jnp.einsum("ein,ejn->eij", left, right) / math.sqrt(self.latent)
         right_goal = jnp.argmax(logits.mean(axis=0), axis=1) == jnp.arange(logits.shape[-1])
         return losses.binary_nce(logits), {"accuracy": right_goal.mean()}
 
-    def actor_loss(self, nets, batch, goal, spec):
-        critic, s, z = stop_gradient(nets["critic"]), stop_gradient(batch.s), stop_gradient(goal.z)
-        mean = nets["actor"](batch.s, goal.z)
-        left, right = critic["state"](s, jnp.clip(mean, -1.0, 1.0)), critic["goal"](z)
+    def actor_loss(self, nets: CRLNets, batch: Batch, goal: Goal, spec: Spec) -> Loss:
+        z = goal(batch.s)
+        critic, s, fixed_z = stop_gradient((nets.critic, batch.s, z))
+        mean = nets.actor(batch.s, z)
+        left, right = critic.state(s, jnp.clip(mean, -1.0, 1.0)), critic.goal(fixed_z)
         q = ((left * right).sum(axis=-1) / math.sqrt(self.latent)).min(axis=0)
         log_prob = losses.gaussian_log_prob(batch.a, mean)
         return losses.ddpg_bc(q, log_prob, self.alpha), {"q": q.mean(), "log_prob": log_prob.mean()}
 
-    def act(self, nets, s, z, key, temperature, spec):
-        return policy.sample(nets["actor"], s, z, key, temperature, spec)
-
-    def value(self, nets, s, z):
-        return None
+    def act(self, nets: CRLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
+        return _actors.sample(nets.actor, s, z, key, temperature, spec)

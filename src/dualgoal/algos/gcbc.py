@@ -2,28 +2,38 @@
 
 from dataclasses import dataclass
 
-from dualgoal.algos import _actors as policy
-from dualgoal.interface import ACTOR_GOALS, Algorithm
+import equinox as eqx
+from jaxtyping import Array, PRNGKeyArray
+
+from dualgoal.algos import _actors
+from dualgoal.interface import Algorithm, Batch, GoalsByRole, Loss, Role, Spec
 from dualgoal.nets.heads import Actor
+from dualgoal.streams import ACTOR_GOALS
+
+
+class GCBCNets(eqx.Module):
+    actor: Actor
 
 
 @dataclass(frozen=True)
 class GCBC(Algorithm):
+    """Goal-conditioned behavioural cloning: imitate the actions that led to a goal."""
+
     hidden: tuple[int, ...] = (512, 512, 512)
+    """Hidden layer sizes."""
 
+    policy_network = "actor"
     actions = frozenset({"continuous", "discrete"})
-    ema = ()
-    streams = {"actor": ACTOR_GOALS}
+    roles = {"actor": Role(ACTOR_GOALS, "actor")}
 
-    def init(self, key, spec):
-        return {"actor": Actor(key, spec, self.hidden)}
+    def init(self, key: PRNGKeyArray, spec: Spec) -> GCBCNets:
+        return GCBCNets(Actor(key, spec, self.hidden))
 
-    def losses(self, nets, targets, batch, goals, key, spec):
-        log_prob = policy.log_prob(nets["actor"], batch.s, goals["actor"].z, batch.a, spec)
+    def losses(
+        self, nets: GCBCNets, targets: GCBCNets, batch: Batch, goals: GoalsByRole, key: PRNGKeyArray, spec: Spec
+    ) -> dict[str, Loss]:
+        log_prob = _actors.log_prob(nets.actor, batch.s, goals["actor"](batch.s), batch.a, spec)
         return {"actor": (-log_prob.mean(), {})}
 
-    def act(self, nets, s, z, key, temperature, spec):
-        return policy.sample(nets["actor"], s, z, key, temperature, spec)
-
-    def value(self, nets, s, z):
-        return None
+    def act(self, nets: GCBCNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
+        return _actors.sample(nets.actor, s, z, key, temperature, spec)

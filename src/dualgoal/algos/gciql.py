@@ -1,68 +1,108 @@
 """GCIQL (section 5.2) as a downstream algorithm: one value, two critics, and a policy by DDPG+BC or AWR."""
 
 from dataclasses import dataclass
+from typing import Literal
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import random
 from jax.lax import stop_gradient
+from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.algos import _actors as policy
-from dualgoal.errors import UserError
-from dualgoal.interface import ACTOR_GOALS, VALUE_GOALS, Algorithm, rewards
+from dualgoal.algos import _actors
+from dualgoal.interface import (
+    Algorithm,
+    Batch,
+    Goal,
+    GoalsByRole,
+    Loss,
+    Role,
+    Spec,
+    check_expectile,
+    check_weight,
+    rewards,
+)
 from dualgoal.nets.heads import Actor, Value
+from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS
+
+
+class GCIQLNets(eqx.Module):
+    value: Value
+    critic: Value
+    actor: Actor
 
 
 @dataclass(frozen=True)
 class GCIQL(Algorithm):
-    expectile: float = 0.9  # kappa of the value
-    alpha: float = 0.3  # DDPG+BC: weight of cloning; AWR: inverse temperature
-    actor: str = "ddpgbc"  # "ddpgbc" or "awr"
+    """Goal-conditioned implicit Q-learning, with a policy by DDPG+BC or advantage-weighted regression."""
+
+    expectile: float = 0.9
+    """Expectile of the value."""
+    alpha: float = 0.3
+    """ddpgbc: weight of behavioural cloning; awr: inverse temperature of the advantage weights."""
+    actor: Literal["ddpgbc", "awr"] = "ddpgbc"
+    """How the policy is extracted; ddpgbc needs continuous actions."""
     hidden: tuple[int, ...] = (512, 512, 512)
+    """Hidden layer sizes."""
 
+    policy_network = "actor"
     ema = ("critic",)
-    streams = {"value": VALUE_GOALS, "actor": ACTOR_GOALS}
+    learns_value = True
+    roles = {"value": Role(VALUE_GOALS, "value"), "actor": Role(ACTOR_GOALS, "actor")}
 
-    def __post_init__(self):
-        if self.actor not in ("ddpgbc", "awr"):
-            raise UserError(f"actor '{self.actor}' is neither 'ddpgbc' nor 'awr'")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_expectile(self.expectile)
+        check_weight("alpha", self.alpha)
 
     @property
-    def actions(self):
+    def actions(self) -> frozenset[str]:
         return frozenset({"continuous"} if self.actor == "ddpgbc" else {"continuous", "discrete"})
 
-    def init(self, key, spec):
+    def init(self, key: PRNGKeyArray, spec: Spec) -> GCIQLNets:
         k1, k2, k3 = random.split(key, 3)
-        return {
-            "value": Value(k1, spec, self.hidden, members=None),
-            "critic": Value(k2, spec, self.hidden, extra=spec.action_dim),
-            "actor": Actor(k3, spec, self.hidden),
-        }
+        return GCIQLNets(
+            Value(k1, spec, self.hidden, members=None),
+            Value(k2, spec, self.hidden, extra=spec.action_dim),
+            Actor(k3, spec, self.hidden),
+        )
 
-    def losses(self, nets, targets, batch, goals, key, spec):
-        goal, (r, m) = goals["value"], rewards(goals["value"].success)
-        s, z = stop_gradient(batch.s), stop_gradient(goal.z)
-        v = nets["value"](batch.s, goal.z)[None]
-        v_next = stop_gradient(nets["value"])(batch.next_s, z)[None]
-        q = nets["critic"](batch.s, goal.z, batch.a)
-        l_v, l_q = losses.iql(v, v_next, q, targets["critic"](s, z, batch.a), r, m, spec.discount, self.expectile)
+    def losses(
+        self,
+        nets: GCIQLNets,
+        targets: GCIQLNets,
+        batch: Batch,
+        goals: GoalsByRole,
+        key: PRNGKeyArray,
+        spec: Spec,
+    ) -> dict[str, Loss]:
+        goal = goals["value"]
+        r, m = rewards(goal.success)
+        s, next_s = stop_gradient((batch.s, batch.next_s))
+        z = goal(batch.s)
+        v = nets.value(batch.s, z)[None]
+        v_next = stop_gradient(nets.value)(next_s, stop_gradient(goal(next_s)))[None]
+        q, q_target = nets.critic(batch.s, z, batch.a), targets.critic(s, stop_gradient(goal(s)), batch.a)
+        l_v, l_q = losses.iql(v, v_next, q, q_target, r, m, spec.discount, self.expectile)
         return {
             "value": (l_v, {"v": v.mean()}),
             "critic": (l_q, {"q": q.mean()}),
             "actor": self.actor_loss(nets, batch, goals["actor"], spec),
         }
 
-    def actor_loss(self, nets, batch, goal, spec):
-        critic, s, z = stop_gradient(nets["critic"]), stop_gradient(batch.s), stop_gradient(goal.z)
-        log_prob = policy.log_prob(nets["actor"], batch.s, goal.z, batch.a, spec)
+    def actor_loss(self, nets: GCIQLNets, batch: Batch, goal: Goal, spec: Spec) -> Loss:
+        critic, s = stop_gradient((nets.critic, batch.s))
+        z, fixed_z = goal(batch.s), stop_gradient(goal(s))
+        log_prob = _actors.log_prob(nets.actor, batch.s, z, batch.a, spec)
         if self.actor == "awr":
-            advantage = critic(s, z, batch.a).min(axis=0) - stop_gradient(nets["value"])(s, z)
+            advantage = critic(s, fixed_z, batch.a).min(axis=0) - stop_gradient(nets.value)(s, fixed_z)
             return losses.awr(advantage, log_prob, self.alpha), {"advantage": advantage.mean()}
-        q = critic(s, z, jnp.clip(nets["actor"](batch.s, goal.z), -1.0, 1.0)).min(axis=0)
+        q = critic(s, fixed_z, jnp.clip(nets.actor(batch.s, z), -1.0, 1.0)).min(axis=0)
         return losses.ddpg_bc(q, log_prob, self.alpha), {"q": q.mean(), "log_prob": log_prob.mean()}
 
-    def act(self, nets, s, z, key, temperature, spec):
-        return policy.sample(nets["actor"], s, z, key, temperature, spec)
+    def act(self, nets: GCIQLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
+        return _actors.sample(nets.actor, s, z, key, temperature, spec)
 
-    def value(self, nets, s, z):
-        return nets["value"](s, z)
+    def value(self, nets: GCIQLNets, s: Array, z: Array, spec: Spec) -> Array:
+        return nets.value(s, z)

@@ -1,65 +1,117 @@
 """GCIVL (section 5.1): expectile values from states alone, and a policy by advantage-weighted regression."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import equinox as eqx
 from jax import random
 from jax.lax import stop_gradient
+from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.algos import _actors as policy
-from dualgoal.interface import ACTOR_GOALS, VALUE_GOALS, Algorithm, rewards
+from dualgoal.algos import _actors
+from dualgoal.interface import (
+    Algorithm,
+    Batch,
+    Goal,
+    GoalsByRole,
+    Loss,
+    Role,
+    Spec,
+    check_expectile,
+    check_weight,
+    rewards,
+)
 from dualgoal.nets.heads import Actor, Value
+from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS
+
+
+class GCIVLNets(eqx.Module):
+    value: Value | None  # None under direct extraction
+    actor: Actor
 
 
 @dataclass(frozen=True)
 class GCIVL(Algorithm):
-    expectile: float = 0.9  # kappa of the value
-    alpha: float = 10.0  # inverse temperature of the advantage weights
-    direct: bool = False  # section 4.8: take the advantage from the representation's own value and learn no second one
-    hidden: tuple[int, ...] = (512, 512, 512)
+    """Goal-conditioned implicit value learning, with a policy by advantage-weighted regression."""
 
+    expectile: float = 0.9
+    """Expectile of the value."""
+    alpha: float = 10.0
+    """Inverse temperature of the advantage weights."""
+    direct: bool = False
+    """Take the advantage from the representation's own value and learn no second one."""
+    hidden: tuple[int, ...] = (512, 512, 512)
+    """Hidden layer sizes."""
+
+    policy_network = "actor"
     actions = frozenset({"continuous", "discrete"})
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_expectile(self.expectile)
+        check_weight("alpha", self.alpha)
+
     @property
-    def ema(self):
+    def ema(self) -> tuple[str, ...]:  # type: ignore[override]
         return () if self.direct else ("value",)
 
     @property
-    def streams(self):
-        return {"actor": ACTOR_GOALS} if self.direct else {"value": VALUE_GOALS, "actor": ACTOR_GOALS}
+    def learns_value(self) -> bool:  # type: ignore[override]
+        return not self.direct
 
-    def init(self, key, spec):
+    @property
+    def needs_rep_value(self) -> bool:  # type: ignore[override]
+        return self.direct
+
+    @property
+    def roles(self) -> Mapping[str, Role]:
+        actor = {"actor": Role(ACTOR_GOALS, "actor")}
+        return actor if self.direct else {"value": Role(VALUE_GOALS, "value"), **actor}
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> GCIVLNets:
         k1, k2 = random.split(key)
-        value = {} if self.direct else {"value": Value(k1, spec, self.hidden)}
-        return {**value, "actor": Actor(k2, spec, self.hidden)}
+        value = None if self.direct else Value(k1, spec, self.hidden)
+        return GCIVLNets(value, Actor(k2, spec, self.hidden))
 
-    def losses(self, nets, targets, batch, goals, key, spec):
-        actor = self.actor_loss(nets, batch, goals["actor"], spec)
-        return (
-            {"actor": actor}
-            if self.direct
-            else {"value": self.value_loss(nets, targets, batch, goals["value"], spec), "actor": actor}
-        )
+    def losses(
+        self,
+        nets: GCIVLNets,
+        targets: GCIVLNets,
+        batch: Batch,
+        goals: GoalsByRole,
+        key: PRNGKeyArray,
+        spec: Spec,
+    ) -> dict[str, Loss]:
+        value = {} if self.direct else {"value": self.value_loss(nets, targets, batch, goals["value"], spec)}
+        return {**value, "actor": self.actor_loss(nets, batch, goals["actor"], spec)}
 
-    def value_loss(self, nets, targets, batch, goal, spec):
+    def value_loss(self, nets: GCIVLNets, targets: GCIVLNets, batch: Batch, goal: Goal, spec: Spec) -> Loss:
+        assert nets.value is not None and targets.value is not None
         r, m = rewards(goal.success)
-        slow, z = targets["value"], stop_gradient(goal.z)
-        v = nets["value"](batch.s, goal.z)
-        v_slow, v_slow_next = slow.pair(stop_gradient(batch.s), batch.next_s, z)
-        return losses.ivl(v, v_slow, v_slow_next, r, m, spec.discount, self.expectile), {"v": v.mean()}
+        v = nets.value(batch.s, goal(batch.s))
+        v_target, v_target_next = value_pair(targets.value, batch, goal)
+        return losses.ivl(v, v_target, v_target_next, r, m, spec.discount, self.expectile), {"v": v.mean()}
 
-    def actor_loss(self, nets, batch, goal, spec):
-        advantage = goal.advantage
-        if advantage is None:
-            s, z = stop_gradient(batch.s), stop_gradient(goal.z)
-            v, v_next = stop_gradient(nets["value"]).pair(s, batch.next_s, z)
+    def actor_loss(self, nets: GCIVLNets, batch: Batch, goal: Goal, spec: Spec) -> Loss:
+        if nets.value is None:
+            advantage = goal.value(batch.next_s) - goal.value(batch.s)
+        else:
+            v, v_next = value_pair(stop_gradient(nets.value), batch, goal)
             advantage = (v_next - v).mean(axis=0)
-        log_prob = policy.log_prob(nets["actor"], batch.s, goal.z, batch.a, spec)
+        log_prob = _actors.log_prob(nets.actor, batch.s, goal(batch.s), batch.a, spec)
         info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
         return losses.awr(advantage, log_prob, self.alpha), info
 
-    def act(self, nets, s, z, key, temperature, spec):
-        return policy.sample(nets["actor"], s, z, key, temperature, spec)
+    def act(self, nets: GCIVLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
+        return _actors.sample(nets.actor, s, z, key, temperature, spec)
 
-    def value(self, nets, s, z):
-        return None if self.direct else nets["value"](s, z).mean(axis=0)
+    def value(self, nets: GCIVLNets, s: Array, z: Array, spec: Spec) -> Array:
+        assert nets.value is not None
+        return nets.value(s, z).mean(axis=0)
+
+
+def value_pair(value: Value, batch: Batch, goal: Goal) -> tuple[Array, Array]:
+    """V(s, g) and V(s', g), each with the goal as seen from its state, without gradients into states and goals."""
+    s, next_s = stop_gradient((batch.s, batch.next_s))
+    return value.pair(s, stop_gradient(goal(s)), next_s, stop_gradient(goal(next_s)))

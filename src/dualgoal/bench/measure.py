@@ -26,10 +26,11 @@ from dualgoal.agent import Agent, State
 from dualgoal.bench import trace as profile
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
-from dualgoal.interface import Batch, Frames, GoalMix, Goals, Spec, Stream
-from dualgoal.loop import Program, compile_loop, in_a_hurry, over_seeds
+from dualgoal.interface import Batch, Frames, Goals, Spec, Stream, with_options
+from dualgoal.loop import TrainingLoop, compile_loop, over_seeds, quick_compile_options
 from dualgoal.paper import settings
-from dualgoal.sampler import Data, by_consumer, draws
+from dualgoal.sampler import shared_draws
+from dualgoal.streams import GoalMix, Transitions, Window
 
 SECONDS = 2.0  # per timing, about
 ROWS_PIXELS = 20_000  # a full pixel set is 12 GB; drawing rows costs the same from a smaller one
@@ -45,7 +46,7 @@ class Case:
     rep: str = "dual"
     algo: str = "gcivl"
     seeds: int = 1
-    precision: str = "float32"
+    precision: machine.Precision = "float32"
     batch: int | None = None
     width: int = 512
 
@@ -53,7 +54,7 @@ class Case:
         """The paper's settings for this combination at this width."""
         run = settings.preset(self.task, self.rep, self.algo)
         task, hidden = tasks.get(self.task), (self.width,) * 3
-        rep = replace(run.rep, hidden=hidden) if hasattr(run.rep, "hidden") else run.rep
+        rep = with_options(run.rep, hidden=hidden) if hasattr(run.rep, "hidden") else run.rep
         spec = Spec(
             task.observation_shape,
             task.action_dim,
@@ -61,7 +62,7 @@ class Case:
             batch_size=self.batch or run.batch_size,
             precision=self.precision,
         )
-        return Agent(rep, replace(run.algo, hidden=hidden), spec)
+        return Agent(rep, with_options(run.algo, hidden=hidden), spec)
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,11 @@ def host_batch(host: Host, streams: dict[str, Stream], spec: Spec, rng: np.rando
     fin = host.ends[rows // length] - 1
 
     def stream(kind: Stream) -> Goals | Frames:
-        if not isinstance(kind, GoalMix):
+        if isinstance(kind, Window):
             start, now = host.starts[rows // length], np.minimum(rows, fin)
             return Frames(*(host.observations[r] for r in (start, now, now + 1, fin + 1)))
+        if not isinstance(kind, GoalMix):
+            raise UserError(f"the baseline cannot draw a {type(kind).__name__}; use --no-baseline")
         u = rng.random(size)
         future = np.minimum(rows + rng.geometric(1 - spec.discount, size), fin)
         if kind.uniform > 0:
@@ -111,9 +114,8 @@ def host_batch(host: Host, streams: dict[str, Stream], spec: Spec, rng: np.rando
         goal = np.where(rng.random(size) < kind.current, rows, goal)
         return Goals(host.observations[goal], (goal == rows).astype(np.float32))
 
-    drawn = {name: stream(streams[name]) for name in dict.fromkeys(draws(streams).values())}
-    goals = by_consumer(drawn, streams)
-    return Batch(host.observations[rows], host.actions[rows], host.observations[rows + 1], goals)
+    draws = {name: stream(streams[name]) for name in dict.fromkeys(shared_draws(streams).values())}
+    return Batch(host.observations[rows], host.actions[rows], host.observations[rows + 1], draws)
 
 
 Advance = Callable[[int], Any]  # takes this many steps and returns something to wait for
@@ -137,8 +139,8 @@ def per_step(loops: Mapping[str, Advance], seconds: float = SECONDS) -> dict[str
 
 def baseline_of(agent: Agent, host: Host) -> Advance:
     """The reference's loop, one seed."""
-    step = jax.jit(agent.learn, donate_argnums=0)
-    init = jax.jit(agent.init, compiler_options=in_a_hurry())
+    step = jax.jit(agent.update_on, donate_argnums=0)
+    init = jax.jit(agent.init, compiler_options=quick_compile_options())
     state, key, rng = init(random.key(0)), random.key(0), np.random.default_rng(0)
 
     def advance(steps: int) -> State:
@@ -150,17 +152,17 @@ def baseline_of(agent: Agent, host: Host) -> Advance:
     return advance
 
 
-def parts_of(program: Program, data: Data) -> dict[str, Advance]:
+def parts_of(program: TrainingLoop, data: Transitions) -> dict[str, Advance]:
     """Loops that do one part of a step more than the one before."""
     agent, state = program.agent, program.init()
 
-    def sampled(state: State, data: Data, key, step):
+    def sampled(state: State, data: Transitions, key, step):
         return agent.sample(data, key, step)
 
-    def forward(state: State, data: Data, key, step):
-        return agent.losses(state.params, state.targets, sampled(state, data, key, step), random.fold_in(key, step))[0]
+    def forward(state: State, data: Transitions, key, step):
+        return agent.losses(state.params, state.targets, sampled(state, data, key, step), agent.keys(key, step)[1])[0]
 
-    def backward(state: State, data: Data, key, step):
+    def backward(state: State, data: Transitions, key, step):
         return jax.grad(lambda params: forward(state._replace(params=params), data, key, step))(state.params)
 
     def loop(part, state, data, keys, steps):
@@ -191,7 +193,7 @@ def matmul_tflops(precision: str) -> float:
         return 2 * size**3 / per_step(product, 0.6)["product"] / 1e12
 
 
-def operations(agent: Agent, data: Data) -> float:
+def operations(agent: Agent, data: Transitions) -> float:
     """Floating-point operations of one update's matrix products and convolutions, counted on its own trace: before the
     compiler removes what is computed twice."""
     state = jax.eval_shape(agent.init, random.key(0))
@@ -218,8 +220,8 @@ def measure(
     """One row."""
     agent, host = case.agent(), rows_of(case.task)
     index = (jnp.asarray(host.starts, jnp.int32), jnp.asarray(host.ends, jnp.int32))
-    data = Data(jnp.asarray(host.observations), jnp.asarray(host.actions), *index)
-    program = Program(agent, tuple(range(case.seeds)))
+    data = Transitions(jnp.asarray(host.observations), jnp.asarray(host.actions), *index)
+    program = TrainingLoop(agent, tuple(range(case.seeds)))
     state, placed = program.init(), program.place_data(data)
     jax.block_until_ready(state)
     began = time.perf_counter()

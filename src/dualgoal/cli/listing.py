@@ -5,9 +5,9 @@ import inspect
 import sys
 from typing import Any, Literal
 
+from dualgoal import registry
 from dualgoal.envs import tasks
 from dualgoal.paper import tables
-from dualgoal.runs import config
 
 Entry = dict[str, Any]
 What = Literal["reps", "algos", "tasks", "tables"]
@@ -16,7 +16,7 @@ What = Literal["reps", "algos", "tasks", "tables"]
 def entries(what: What) -> list[Entry]:
     """One entry per name, as plain values."""
     if what in ("reps", "algos"):
-        return [_part(name, cls) for name, cls in config.registry("rep" if what == "reps" else "algo").items()]
+        return [_part(name, cls) for name, cls in (registry.reps() if what == "reps" else registry.algos()).items()]
     if what == "tasks":
         return [dataclasses.asdict(task) for task in tasks.TASKS.values()]
     return [

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from dualgoal import registry
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
 from dualgoal.paper import settings
@@ -118,7 +119,7 @@ def _has_env(chosen: dict[str, str]) -> bool:
 
 def _without_widths(args: Sequence[str], base: Run) -> list[str]:
     """Drop --rep.hidden and --algo.hidden for parts without networks, so that one command line can loop over all."""
-    parts = {"--rep.hidden": base.rep, "--algo.hidden": base.algo}
+    parts: dict[str, Any] = {"--rep.hidden": base.rep, "--algo.hidden": base.algo}
     useless = {flag for flag, part in parts.items() if "hidden" not in {f.name for f in dataclasses.fields(part)}}
     out, skipping = [], False
     for word in args:
@@ -129,7 +130,8 @@ def _without_widths(args: Sequence[str], base: Run) -> list[str]:
 
 
 def _columns(run: Run, direct: bool, fusion: str | None, learner_given: bool) -> Run:
-    rep, algo = run.rep, run.algo
+    rep: Any = run.rep
+    algo: Any = run.algo
     if direct:
         if not hasattr(algo, "direct") or "direct" not in {f.name for f in dataclasses.fields(algo)}:
             raise UserError("--direct is for --algo gcivl, which takes its advantage from the representation then")
@@ -137,7 +139,7 @@ def _columns(run: Run, direct: bool, fusion: str | None, learner_given: bool) ->
         if hasattr(rep, "learner") and not learner_given:
             rep = dataclasses.replace(rep, learner="ivl")
     if fusion:
-        if not hasattr(rep, "fusion"):
+        if "fusion" not in {f.name for f in dataclasses.fields(rep)}:
             raise UserError("--fusion is for --rep orig; every other representation fuses late")
         rep = dataclasses.replace(rep, fusion=fusion)
     return dataclasses.replace(run, rep=rep, algo=algo)
@@ -147,7 +149,7 @@ def _flags(base: Run, chosen: dict[str, str]) -> type:
     """A dataclass with one field per flag."""
     from tyro.conf import Positional, arg
 
-    names = {kind: ", ".join(config.registry(kind)) for kind in ("rep", "algo")}
+    names = {kind: ", ".join(registry.names(kind)) for kind in ("rep", "algo")}
     task_help = "OGBench task (dualgoal list tasks), or any name with --data"
     fields: list[Any] = [("task", Annotated[Positional[str], arg(metavar="TASK", help=task_help)])]
     for kind, extra in (("rep", ""), ("algo", ", none: a representation alone")):

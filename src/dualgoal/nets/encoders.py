@@ -165,12 +165,12 @@ Fusion = Concat | Early | Late
 def fuse(key: PRNGKeyArray, spec: Spec) -> Fusion:
     """The way a head joins states and goals of these shapes."""
     if not spec.pixels:
-        return Concat(spec.observation_shape[0] + spec.goals[0])
+        return Concat(spec.observation_shape[0] + spec.goal_shape[0])
     h, w, c = spec.observation_shape
     if spec.fusion == "early":
-        return Early(Impala(key, (h, w, c + spec.goals[-1]), spec))
+        return Early(Impala(key, (h, w, c + spec.goal_shape[-1]), spec))
     k1, k2 = random.split(key)
-    return Late(Impala(k1, spec.observation_shape, spec), Impala(k2, spec.goals, spec))
+    return Late(Impala(k1, spec.observation_shape, spec), Impala(k2, spec.goal_shape, spec))
 
 
 @functools.partial(jax.jit, inline=True)

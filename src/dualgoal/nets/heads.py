@@ -5,6 +5,7 @@ observations enter the first one as two halves (`products.columns`), outputs are
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -122,24 +123,29 @@ class Value(eqx.Module):
         y = self.mlp(*self.fuse(s, z), *extra)
         return y[..., 0] if self.mlp.outputs == 1 else y
 
-    def pair(self, s: Array, next_s: Array, z: Array) -> tuple[Array, Array]:
-        """V(s, z) and V(s', z) in one pass over twice the rows."""
-        v = self(jnp.concatenate([s, next_s]), jnp.concatenate([z, z]))
+    def pair(self, s: Array, z: Array, next_s: Array, next_z: Array) -> tuple[Array, Array]:
+        """V(s, z) and V(s', z') in one pass over twice the rows."""
+        v = self(jnp.concatenate([s, next_s]), jnp.concatenate([z, next_z]))
         return v[..., : s.shape[0]], v[..., s.shape[0] :]
 
 
 class Actor(eqx.Module):
-    """Mean of a unit-variance Gaussian, or logits: activated MLP without LayerNorm and a head of scale 0.01."""
+    """Mean of a unit-variance Gaussian, or logits: an MLP without LayerNorm, then a linear head whose initial weights
+    have a tenth of the usual size, so that a new policy starts near zero.
+
+    `outputs` is the dimension of an action unless given, as for a policy that proposes goals instead of actions.
+    """
 
     fuse: Fusion
     mlp: MLP
     head: Linear
 
-    def __init__(self, key, spec: Spec, hidden):
+    def __init__(self, key: PRNGKeyArray, spec: Spec, hidden: Sequence[int], outputs: int | None = None):
         k1, k2, k3 = random.split(key, 3)
+        outputs = spec.action_dim if outputs is None else outputs
         self.fuse = fuse(k1, spec)
         self.mlp = MLP(k2, self.fuse.size, hidden, None, spec, norm=False)
-        self.head = Linear(k3, hidden[-1], spec.action_dim, init=lambda k, shape: glorot(k, shape, scale=0.01))
+        self.head = Linear(k3, hidden[-1], outputs, init=lambda k, shape: glorot(k, shape, scale=0.01))
 
     def __call__(self, s: Array, z: Array) -> Float[Array, "B A"]:
         return self.head(self.mlp(*self.fuse(s, z)))
@@ -169,7 +175,7 @@ class Bottleneck(eqx.Module):
 
     def __init__(self, key, spec: Spec, hidden, dim: int):
         k1, k2, k3 = random.split(key, 3)
-        self.trunk = MLP(k1, spec.goals[0], hidden[:-1], hidden[-1], spec)
+        self.trunk = MLP(k1, spec.goal_shape[0], hidden[:-1], hidden[-1], spec)
         self.mean = Linear(k2, hidden[-1], dim, init=lecun)
         self.log_std = Linear(k3, hidden[-1], dim, init=lecun)
 
@@ -199,8 +205,15 @@ class Embedding(eqx.Module):
         return self(x, *extra).mean(axis=0)
 
 
-def two_towers(key: PRNGKeyArray, spec: Spec, dim: int, hidden: tuple[int, ...]) -> dict[str, Embedding]:
-    """psi for states and phi for goals, two members each, as every factored model of the paper has them."""
+class Towers(eqx.Module):
+    """psi embeds states and phi goals."""
+
+    psi: Embedding
+    phi: Embedding
+
+
+def two_towers(key: PRNGKeyArray, spec: Spec, dim: int, hidden: tuple[int, ...]) -> Towers:
+    """psi and phi with two ensemble members each, as every factored model of the paper has them."""
     k1, k2 = random.split(key)
     psi = Embedding(k1, spec.observation_shape, dim, hidden, spec)
-    return {"psi": psi, "phi": Embedding(k2, spec.goals, dim, hidden, spec)}
+    return Towers(psi, Embedding(k2, spec.goal_shape, dim, hidden, spec))

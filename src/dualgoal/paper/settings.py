@@ -5,9 +5,10 @@ overridden, options of a part by a dotted name. The defaults follow the paper's 
 `source="code"` follows the released command list where it departs from that table.
 """
 
+import dataclasses
 from typing import Any
 
-from dualgoal import errors
+from dualgoal import errors, registry
 from dualgoal.envs import tasks
 from dualgoal.runs import config
 
@@ -51,7 +52,7 @@ def _shared(line: tasks.Task) -> dict[str, Any]:
 def _discount_and_parts(line: tasks.Task, rep: str, algo: str) -> dict[str, Any]:
     """Section 6.2: what a line of the task table sets for this pair."""
     settings: dict[str, Any] = {"discount": line.discount}
-    if rep != "orig":
+    if "dim" in {field.name for field in dataclasses.fields(registry.part("rep", rep))}:
         settings["rep.dim"] = line.dim
     if rep == "dual":
         settings |= {"rep.expectile": line.expectile, "rep.aggregation": "inner"}
@@ -76,9 +77,7 @@ def _run(task: str, rep: str, algo: str, settings: dict[str, Any]) -> config.Run
 
 
 def _known(rep: str, algo: str, source: str) -> None:
-    if rep not in (known := config.registry("rep")):
-        raise errors.unknown("representation", rep, known)
-    if algo not in (known := {"none": type(None), **config.registry("algo")}):
-        raise errors.unknown("algorithm", algo, known)
+    registry.part("rep", rep)
+    registry.part("algo", algo)
     if source not in (sources := ("paper", "code")):
         raise errors.unknown("source of settings", source, sources)

@@ -1,4 +1,4 @@
-"""Goal representations (section 4). A new one is a file here and a row in `REPS`; everything else picks it up."""
+"""Goal representations (section 4). Any of them works with any algorithm; more may come from other packages."""
 
 from dualgoal.interface import Representation
 from dualgoal.reps.byol import BYOL
@@ -9,3 +9,5 @@ from dualgoal.reps.vib import VIB
 from dualgoal.reps.vip import VIP
 
 REPS: dict[str, type[Representation]] = {"orig": Orig, "vib": VIB, "vip": VIP, "tra": TRA, "byol": BYOL, "dual": Dual}
+
+__all__ = ["BYOL", "REPS", "TRA", "VIB", "VIP", "Dual", "Orig"]

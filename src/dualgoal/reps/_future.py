@@ -2,35 +2,43 @@
 
 import abc
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from dualgoal.interface import FUTURE_GOALS, Encoded, Representation, Routes
+from jaxtyping import Array, PRNGKeyArray
+
+from dualgoal.interface import ALL_LOSSES, Encoded, Representation, Routes, Spec
+from dualgoal.streams import FUTURE_GOALS, GoalMix
 
 
 @dataclass(frozen=True)
 class Future(Representation, abc.ABC):
-    """Everything but the networks and the loss."""
+    """Everything but the networks and the loss. The networks have a field `phi`, the goal's embedding."""
 
-    dim: int = 256  # N, size of the embedding
+    dim: int = 256
+    """Size of the embedding."""
     hidden: tuple[int, ...] = (512, 512, 512)
-    flow_gradient: bool = True  # D5, vectors: without a value loss the policy's also trains phi (paper); reference: off
-    crop: str = "own"  # D14: own goals are cropped on every batch (reference), or "shared": by the batch's coin
+    """Hidden layer sizes."""
+    flow_gradient: bool = True
+    """State observations only: if the algorithm has no value loss (gcfbc, gcbc), let the policy loss train phi too. On
+    in the paper, off in the released code."""
+    augment: Literal["batch", "independent"] = "independent"
+    """Image augmentation of this loss's goals. independent: always, with their own random shift (released code).
+    batch: together with the rest of the batch, with probability --augment."""
 
-    ema = ()
+    goal_network = "phi"
 
-    def shape(self, spec):
+    @property
+    def stream(self) -> GoalMix:  # type: ignore[override]
+        return replace(FUTURE_GOALS, shared=False, augment=self.augment)
+
+    def z_shape(self, spec: Spec) -> tuple[int, ...]:
         return (self.dim,)
 
-    def encode(self, nets, g, s, key):
-        return Encoded(nets["phi"].mean(g), 0.0)
+    def encode(self, nets: Any, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
+        return Encoded(nets.phi.mean(g))
 
-    def stream(self):
-        return replace(FUTURE_GOALS, own=True, crop=self.crop)
-
-    def routes(self, spec, has_value):
-        """Own loss only; without a value loss the policy's may join (D5). On images it never does: there the policy's
-        gradient passes through the head to the encoder, as everybody's (D8)."""
-        head = {"own", "actor"} if self.flow_gradient and not has_value and not spec.pixels else {"own"}
-        return Routes(frozenset(head), frozenset({"own", "value", "actor"}))
-
-    def value(self, nets, s, g, spec):
-        return None
+    def routes(self, spec: Spec, value_loss: bool) -> Routes:
+        """Its own loss; without a value loss the policy loss may join (D5). On images it never does: there the policy's
+        gradient passes through the networks to the encoder, as that of every loss does (D8)."""
+        head = {"rep", "actor"} if self.flow_gradient and not value_loss and not spec.pixels else {"rep"}
+        return Routes(head=frozenset(head), features=ALL_LOSSES)

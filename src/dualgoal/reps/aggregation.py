@@ -48,5 +48,4 @@ def union_lengths(psi: Embedded, phi: Embedded) -> Float[Array, "*B K"]:
     return (right - left)[..., 0] + added.sum(axis=-1)
 
 
-AGGREGATIONS = ("inner", "symmetric", "asymmetric", "mrn", "iqe")
 SHARED = ("symmetric", "mrn", "iqe")  # one network embeds states and goals

@@ -1,105 +1,121 @@
 """Dual (section 4.2): a goal is described by its temporal distances from all states.
 
-V(s, g) = f(psi(s), phi(g)) is learned by goal-conditioned IQL with a monolithic critic on the raw goal; phi(g), the
-average of two members, is the representation. Only the critic has a slow copy, unless f itself is learned by IVL
-(section 4.8).
+V(s, g) = f(psi(s), phi(g)) is learned by goal-conditioned IQL, with a critic of state, goal and action. phi(g), the
+average of two ensemble members, is the representation. Only the critic has a slowly moving copy, unless f itself is
+learned by IVL (section 4.8).
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import random
 from jax.lax import stop_gradient
-from jaxtyping import Array
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.errors import UserError, unknown
-from dualgoal.interface import VALUE_GOALS, Encoded, Representation, Routes, rewards
+from dualgoal.errors import UserError
+from dualgoal.interface import (
+    ALL_LOSSES,
+    Batch,
+    Encoded,
+    Goals,
+    Loss,
+    Representation,
+    Routes,
+    Spec,
+    check_expectile,
+    rewards,
+)
 from dualgoal.nets.heads import Embedding, Value, two_towers
-from dualgoal.reps import aggregation as agg
+from dualgoal.reps import aggregation
+from dualgoal.streams import VALUE_GOALS
 
 
-class Weight(eqx.Module):
-    """IQE's one scalar, shared by both members."""
-
-    logit: Array
+class DualNets(eqx.Module):
+    phi: Embedding
+    psi: Embedding | None  # None: phi embeds states as well
+    critic: Value | None  # None: f is learned by IVL, which needs no critic
+    mean_weight: Float[Array, ""] | None  # IQE's one scalar, shared by both members
 
 
 @dataclass(frozen=True)
 class Dual(Representation):
-    dim: int = 256  # N, size of the embedding
-    expectile: float = 0.7  # kappa of f; the paper: 0.9 on navigate, 0.7 on play datasets
-    aggregation: str = "inner"  # inner, symmetric, asymmetric, mrn or iqe
-    learner: str = "iql"  # how f is learned: "iql" (with a critic) or "ivl" (with a slow copy of f)
-    reward: str = "negative"  # "negative" (-1 until the goal) or "zero_one" (1 at the goal; the paper found it worse)
+    """Dual goal representation: phi(g) of a value V(s, g) = f(psi(s), phi(g)), learned by goal-conditioned IQL."""
+
+    dim: int = 256
+    """Size of the embedding."""
+    expectile: float = 0.7
+    """Expectile of the value. The paper: 0.9 on navigate datasets, 0.7 on play datasets."""
+    aggregation: Literal["inner", "symmetric", "asymmetric", "mrn", "iqe"] = "inner"
+    """The form of f: inner product, negative distance with one or two networks, or a quasimetric (mrn, iqe)."""
+    learner: Literal["iql", "ivl"] = "iql"
+    """How f is learned: iql with a critic, or ivl with a slowly moving copy of f."""
+    reward: Literal["negative", "zero_one"] = "negative"
+    """negative: -1 until the goal is reached; zero_one: 1 at the goal (the paper found it worse)."""
     hidden: tuple[int, ...] = (512, 512, 512)
+    """Hidden layer sizes."""
 
-    has_value = True
+    learns_value = True
+    goal_network = "phi"
+    stream = VALUE_GOALS
 
-    def __post_init__(self):
-        if self.aggregation not in agg.AGGREGATIONS:
-            raise unknown("aggregation", self.aggregation, agg.AGGREGATIONS)
-        if self.learner not in ("iql", "ivl"):
-            raise UserError(f"learner '{self.learner}' is neither 'iql' nor 'ivl'")
-        if self.reward not in ("negative", "zero_one"):
-            raise UserError(f"reward '{self.reward}' is neither 'negative' nor 'zero_one'")
-        multiple = {"mrn": 2, "iqe": agg.GROUP}.get(self.aggregation, 1)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_expectile(self.expectile)
+        multiple = {"mrn": 2, "iqe": aggregation.GROUP}.get(self.aggregation, 1)
         if self.dim % multiple:
             raise UserError(f"dim {self.dim}: aggregation '{self.aggregation}' needs a multiple of {multiple}")
 
     @property
-    def ema(self):
-        return ("critic",) if self.learner == "iql" else ("model",)
+    def ema(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("critic",) if self.learner == "iql" else ("phi", "psi", "mean_weight")
 
-    def init(self, key, spec):
+    def init(self, key: PRNGKeyArray, spec: Spec) -> DualNets:
         k1, k2 = random.split(key)
-        if self.aggregation in agg.SHARED:
-            model: dict = {"phi": Embedding(k1, spec.goals, self.dim, self.hidden, spec)}
+        if self.aggregation in aggregation.SHARED:
+            phi, psi = Embedding(k1, spec.goal_shape, self.dim, self.hidden, spec), None
         else:
-            model = two_towers(k1, spec, self.dim, self.hidden)
-        if self.aggregation == "iqe":
-            model["weight"] = Weight(jnp.zeros(()))
-        critic = {"critic": Value(k2, spec, self.hidden, extra=spec.action_dim)} if self.learner == "iql" else {}
-        return {"model": model, **critic}
+            towers = two_towers(k1, spec, self.dim, self.hidden)
+            phi, psi = towers.phi, towers.psi
+        critic = Value(k2, spec, self.hidden, extra=spec.action_dim) if self.learner == "iql" else None
+        return DualNets(phi, psi, critic, jnp.zeros(()) if self.aggregation == "iqe" else None)
 
-    def shape(self, spec):
+    def z_shape(self, spec: Spec) -> tuple[int, ...]:
         return (self.dim,)
 
-    def encode(self, nets, g, s, key):
-        return Encoded(nets["model"]["phi"].mean(g), 0.0)
+    def encode(self, nets: DualNets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
+        return Encoded(nets.phi.mean(g))
 
-    def stream(self):
-        return VALUE_GOALS
+    def routes(self, spec: Spec, value_loss: bool) -> Routes:
+        return Routes(head=frozenset({"rep"}), features=ALL_LOSSES)
 
-    def routes(self, spec, has_value):
-        return Routes(frozenset({"own"}), frozenset({"own", "value", "actor"}))
+    def f(self, nets: DualNets, s: Array, g: Array) -> Float[Array, "E B"]:
+        """V(s, g) of every ensemble member."""
+        psi, phi = (nets.psi or nets.phi)(s), nets.phi(g)
+        if nets.mean_weight is not None:
+            return aggregation.iqe(psi, phi, jax.nn.sigmoid(nets.mean_weight))
+        forms = {"inner": aggregation.inner, "mrn": aggregation.mrn}
+        return forms.get(self.aggregation, aggregation.symmetric)(psi, phi)
 
-    def aggregate(self, model, psi, phi):
-        """f(psi, phi), per member: (E, B)."""
-        if self.aggregation == "iqe":
-            return agg.iqe(psi, phi, jax.nn.sigmoid(model["weight"].logit))
-        return {"inner": agg.inner, "mrn": agg.mrn}.get(self.aggregation, agg.symmetric)(psi, phi)
-
-    def f(self, model, s, g):
-        return self.aggregate(model, model.get("psi", model["phi"])(s), model["phi"](g))
-
-    def loss(self, nets, targets, batch, key, spec):
-        goals, model = batch.streams["rep"], nets["model"]
-        r, m = rewards(goals.success)
-        r = goals.success if self.reward == "zero_one" else r
-        if self.learner == "ivl":
-            slow, g = targets["model"], stop_gradient(goals.g)
-            v, v_slow = self.f(model, batch.s, goals.g), self.f(slow, stop_gradient(batch.s), g)
-            loss = losses.ivl(v, v_slow, self.f(slow, batch.next_s, g), r, m, spec.discount, self.expectile)
+    def loss(
+        self, nets: DualNets, targets: DualNets, batch: Batch, drawn: Goals, key: PRNGKeyArray, spec: Spec
+    ) -> Loss:
+        s, next_s, g = stop_gradient((batch.s, batch.next_s, drawn.g))
+        r, m = rewards(drawn.success)
+        r = drawn.success if self.reward == "zero_one" else r
+        v = self.f(nets, batch.s, drawn.g)
+        if nets.critic is None:
+            v_target, v_target_next = self.f(targets, s, g), self.f(targets, next_s, g)
+            loss = losses.ivl(v, v_target, v_target_next, r, m, spec.discount, self.expectile)
             return loss, {"v": v.mean()}
-        v, v_next = self.f(model, batch.s, goals.g), self.f(stop_gradient(model), batch.next_s, stop_gradient(goals.g))
-        q = nets["critic"](batch.s, goals.g, batch.a)
-        q_slow = targets["critic"](stop_gradient(batch.s), stop_gradient(goals.g), batch.a)
-        l_v, l_q = losses.iql(v, v_next, q, q_slow, r, m, spec.discount, self.expectile)
+        v_next = self.f(stop_gradient(nets), next_s, g)
+        q, q_target = nets.critic(batch.s, drawn.g, batch.a), targets.critic(s, g, batch.a)  # type: ignore[misc]
+        l_v, l_q = losses.iql(v, v_next, q, q_target, r, m, spec.discount, self.expectile)
         return l_v + l_q, {"value_loss": l_v, "critic_loss": l_q, "v": v.mean(), "q": q.mean()}
 
-    def value(self, nets, s, g, spec):
-        f = self.f(nets["model"], s, g).mean(axis=0)
+    def value(self, nets: DualNets, s: Array, g: Array, spec: Spec) -> Float[Array, " B"]:
+        f = self.f(nets, s, g).mean(axis=0)
         return (f - 1) / (1 - spec.discount) if self.reward == "zero_one" else f

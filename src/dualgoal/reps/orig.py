@@ -1,39 +1,35 @@
-"""Orig (section 4.1): the goal itself. The only representation that lets a head read state and goal images together."""
+"""Orig (section 4.1): the goal itself. With it alone, a network may read state and goal images together."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from dualgoal.errors import UserError
-from dualgoal.interface import Encoded, Representation, Routes
+import equinox as eqx
+from jaxtyping import Array, PRNGKeyArray
+
+from dualgoal.interface import Encoded, Representation, Routes, Spec
+
+
+class NoNets(eqx.Module):
+    """A representation without networks."""
 
 
 @dataclass(frozen=True)
 class Orig(Representation):
-    fusion: str = "early"  # images only: "early" (one encoder over the pair) or "late" (T3: a pair per network)
+    """The original goal, unchanged."""
 
-    shares_encoders = False
-    ema = ()
+    fusion: Literal["early", "late"] = "early"  # type: ignore[misc]
+    """Images only. early: one encoder reads state and goal stacked; late: every network has an encoder for each."""
 
-    def __post_init__(self):
-        if self.fusion not in ("early", "late"):
-            raise UserError(f"fusion '{self.fusion}' is neither 'early' nor 'late'")
+    learned = False
 
-    def init(self, key, spec):
-        return {}
+    def init(self, key: PRNGKeyArray, spec: Spec) -> NoNets:
+        return NoNets()
 
-    def shape(self, spec):
-        return spec.goals
+    def z_shape(self, spec: Spec) -> tuple[int, ...]:
+        return spec.goal_shape
 
-    def encode(self, nets, g, s, key):
-        return Encoded(g, 0.0)
+    def encode(self, nets: NoNets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
+        return Encoded(g)
 
-    def stream(self):
-        return None
-
-    def routes(self, spec, has_value):
-        return Routes(frozenset(), frozenset({"value", "actor"}))
-
-    def loss(self, nets, targets, batch, key, spec):
-        return 0.0, {}
-
-    def value(self, nets, s, g, spec):
-        return None
+    def routes(self, spec: Spec, value_loss: bool) -> Routes:
+        return Routes(head=frozenset(), features=frozenset({"value", "actor"}))

@@ -4,19 +4,23 @@ import math
 from dataclasses import dataclass
 
 import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
 
+from dualgoal.interface import Batch, Goals, Loss, Spec
 from dualgoal.losses import symmetric_info_nce
-from dualgoal.nets.heads import two_towers
+from dualgoal.nets.heads import Towers, two_towers
 from dualgoal.reps._future import Future
 
 
 @dataclass(frozen=True)
 class TRA(Future):
-    def init(self, key, spec):
+    """Temporal representation alignment: psi(s) and phi(g) are contrasted, with g a future state of s."""
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> Towers:
         return two_towers(key, spec, self.dim, self.hidden)
 
-    def loss(self, nets, targets, batch, key, spec):
-        u, v = nets["psi"].mean(batch.s), nets["phi"].mean(batch.streams["rep"].g)
+    def loss(self, nets: Towers, targets: Towers, batch: Batch, drawn: Goals, key: PRNGKeyArray, spec: Spec) -> Loss:
+        u, v = nets.psi.mean(batch.s), nets.phi.mean(drawn.g)
         logits = u @ v.T / math.sqrt(self.dim)
         right = jnp.argmax(logits, axis=1) == jnp.arange(logits.shape[0])
         return symmetric_info_nce(logits), {"accuracy": right.mean()}

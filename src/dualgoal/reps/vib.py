@@ -1,49 +1,57 @@
-"""VIB (section 4.3): a stochastic bottleneck trained by whatever values the goal, at a price of beta KL.
+"""VIB (section 4.3): a variational information bottleneck, z ~ N(mu(g), sigma(g)).
 
-It has no loss of its own: the value loss trains it, or the policy loss under an algorithm without one. A fresh latent
-is drawn at every use, at evaluation too (D16).
+It has no loss of its own: the value loss trains it (the policy loss under an algorithm without one), plus beta * KL. A
+fresh latent is drawn at every use, at evaluation too (D16).
 """
 
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import random
+from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal.interface import Encoded, Representation, Routes
+from dualgoal.interface import Encoded, Representation, Routes, Spec, check_weight
 from dualgoal.losses import gaussian_kl
 from dualgoal.nets.heads import Bottleneck
 
 
+class VIBNets(eqx.Module):
+    phi: Bottleneck
+
+
 @dataclass(frozen=True)
 class VIB(Representation):
-    dim: int = 256  # N, size of the latent
-    beta: float = 0.001  # weight of the KL term
+    """Variational information bottleneck: z ~ N(mu(g), sigma(g)), trained by the value loss plus beta * KL."""
+
+    dim: int = 256
+    """Size of the latent."""
+    beta: float = 0.001
+    """Weight of the KL term."""
     hidden: tuple[int, ...] = (512, 512, 512)
-    pixel_actor_gradient: bool = True  # D7: on pixels the actor loss also moves the head (reference); off: value only
+    """Hidden layer sizes."""
+    pixel_actor_gradient: bool = True
+    """Images only: let the policy loss train the bottleneck too, as the released code does; off in the paper."""
 
-    ema = ()
+    goal_network = "phi"
 
-    def init(self, key, spec):
-        return {"phi": Bottleneck(key, spec, self.hidden, self.dim)}
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_weight("beta", self.beta)
 
-    def shape(self, spec):
+    def init(self, key: PRNGKeyArray, spec: Spec) -> VIBNets:
+        return VIBNets(Bottleneck(key, spec, self.hidden, self.dim))
+
+    def z_shape(self, spec: Spec) -> tuple[int, ...]:
         return (self.dim,)
 
-    def encode(self, nets, g, s, key):
-        mean, log_std = nets["phi"](g)
+    def encode(self, nets: VIBNets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
+        mean, log_std = nets.phi(g)
         z = mean + jnp.exp(log_std) * random.normal(key, mean.shape, mean.dtype)
         return Encoded(z, self.beta * gaussian_kl(mean, log_std))
 
-    def stream(self):
-        return None
-
-    def routes(self, spec, has_value):
-        judge = frozenset({"value" if has_value else "actor"})
-        head = judge | {"actor"} if spec.pixels and self.pixel_actor_gradient else judge
-        return Routes(head, judge)
-
-    def loss(self, nets, targets, batch, key, spec):
-        return 0.0, {}
-
-    def value(self, nets, s, g, spec):
-        return None
+    def routes(self, spec: Spec, value_loss: bool) -> Routes:
+        """The value loss trains it, else the policy loss; on images the policy loss may join (D7)."""
+        trained_by = frozenset({"value" if value_loss else "actor"})
+        head = trained_by | {"actor"} if spec.pixels and self.pixel_actor_gradient else trained_by
+        return Routes(head=head, features=trained_by)

@@ -1,47 +1,56 @@
 """VIP (section 4.4): an embedding whose Euclidean distance to the last frame of a window is its value."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from dualgoal.errors import UserError
-from dualgoal.interface import Encoded, Representation, Routes, Window
+import equinox as eqx
+from jaxtyping import Array, PRNGKeyArray
+
+from dualgoal.interface import ALL_LOSSES, Batch, Encoded, Frames, Loss, Representation, Routes, Spec
 from dualgoal.losses import vip
 from dualgoal.nets.heads import Embedding
 from dualgoal.reps.aggregation import symmetric
+from dualgoal.streams import Window
+
+
+class VIPNets(eqx.Module):
+    phi: Embedding
 
 
 @dataclass(frozen=True)
 class VIP(Representation):
-    dim: int = 256  # N, size of the embedding
+    """Value-implicit pre-training: an embedding in which the negative Euclidean distance to the goal is a value."""
+
+    dim: int = 256
+    """Size of the embedding."""
     hidden: tuple[int, ...] = (512, 512, 512)
-    windows: str = "aligned"  # D11: "aligned" with episodes, or the "reference"'s, shifted by a row per window
+    """Hidden layer sizes."""
+    windows: Literal["aligned", "reference"] = "aligned"
+    """How training windows are cut: aligned with episodes, or shifted by one row per episode as the released code."""
 
-    ema = ()
-    has_value = True
+    learns_value = True
+    goal_network = "phi"
 
-    def __post_init__(self):
-        if self.windows not in ("aligned", "reference"):
-            raise UserError(f"windows '{self.windows}' is neither 'aligned' nor 'reference'")
-
-    def init(self, key, spec):
-        return {"phi": Embedding(key, spec.goals, self.dim, self.hidden, spec, members=None)}
-
-    def shape(self, spec):
-        return (self.dim,)
-
-    def encode(self, nets, g, s, key):
-        return Encoded(nets["phi"](g), 0.0)
-
-    def stream(self):
+    @property
+    def stream(self) -> Window:  # type: ignore[override]
         return Window(aligned=self.windows == "aligned")
 
-    def routes(self, spec, has_value):
-        return Routes(frozenset({"own"}), frozenset({"own", "value", "actor"}))
+    def init(self, key: PRNGKeyArray, spec: Spec) -> VIPNets:
+        return VIPNets(Embedding(key, spec.goal_shape, self.dim, self.hidden, spec, members=None))
 
-    def loss(self, nets, targets, batch, key, spec):
-        frames, phi = batch.streams["rep"], nets["phi"]
-        goal = phi(frames.last)
-        v_first, v_now, v_after = (symmetric(phi(o), goal) for o in (frames.first, frames.now, frames.after))
+    def z_shape(self, spec: Spec) -> tuple[int, ...]:
+        return (self.dim,)
+
+    def encode(self, nets: VIPNets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
+        return Encoded(nets.phi(g))
+
+    def routes(self, spec: Spec, value_loss: bool) -> Routes:
+        return Routes(head=frozenset({"rep"}), features=ALL_LOSSES)
+
+    def loss(self, nets: VIPNets, targets: VIPNets, batch: Batch, drawn: Frames, key: PRNGKeyArray, spec: Spec) -> Loss:
+        goal = nets.phi(drawn.last)
+        v_first, v_now, v_after = (symmetric(nets.phi(o), goal) for o in (drawn.first, drawn.now, drawn.after))
         return vip(v_first, v_now, v_after, spec.discount), {"v": v_now.mean()}
 
-    def value(self, nets, s, g, spec):
-        return symmetric(nets["phi"](s), nets["phi"](g))
+    def value(self, nets: VIPNets, s: Array, g: Array, spec: Spec) -> Array:
+        return symmetric(nets.phi(s), nets.phi(g))

@@ -1,7 +1,8 @@
 """What a run is: one frozen value that says everything that changes its result (sections 6 and 7 of the method).
 
 `Run` goes to canonical JSON and back without loss, is hashed into an id, and can be compared with another one field by
-field. Nothing here touches arrays, so a configuration can be read on a machine without an accelerator.
+field. A representation or an algorithm becomes its name and its options, and may itself hold another one. Nothing here
+touches arrays, so a configuration can be read on a machine without an accelerator.
 """
 
 import dataclasses
@@ -14,7 +15,9 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal
 
+from dualgoal import registry
 from dualgoal.errors import UserError, unknown
+from dualgoal.interface import Algorithm, Representation
 
 Precision = Literal["auto", "float32", "tf32", "bf16"]
 
@@ -28,10 +31,10 @@ class Run:
 
     task: str
     """OGBench dataset name, for instance cube-single-play-v0."""
-    rep: Any
-    """Options of the goal representation (an instance of a class in `dualgoal.reps.REPS`)."""
-    algo: Any
-    """Options of the algorithm (an instance of a class in `dualgoal.algos.ALGOS`)."""
+    rep: Representation
+    """The goal representation and its options."""
+    algo: Algorithm
+    """The algorithm and its options."""
     discount: float = 0.99
     """Discount gamma, also of geometric goals."""
     seeds: tuple[int, ...] = (0,)
@@ -81,7 +84,7 @@ class Run:
     @property
     def has_policy(self) -> bool:
         """False for a representation trained alone."""
-        return part_name("algo", self.algo) != "none"
+        return bool(self.algo.roles)
 
     @property
     def eval_steps(self) -> tuple[int, ...]:
@@ -119,8 +122,7 @@ def canonical(value: Any) -> str:
 
 def to_dict(run: Run) -> dict[str, Any]:
     """Plain JSON values; a part becomes its registry name and its options."""
-    out = {f.name: _plain(getattr(run, f.name)) for f in dataclasses.fields(Run) if f.name not in ("rep", "algo")}
-    return out | {"rep": _part_to_dict("rep", run.rep), "algo": _part_to_dict("algo", run.algo)}
+    return _fields(run)
 
 
 def from_dict(values: Any) -> Run:
@@ -128,7 +130,7 @@ def from_dict(values: Any) -> Run:
     if not isinstance(values, dict):
         raise UserError(f"a run's configuration is a JSON object, not {type(values).__name__}")
     rest = {k: v for k, v in values.items() if k not in ("rep", "algo")}
-    parts = {kind: _part_from_dict(kind, values.get(kind)) for kind in ("rep", "algo")}
+    parts = {kind: _part_from_dict(kind, values.get(kind), kind) for kind in registry.BASES}
     return _build(Run, rest | parts, where="run")
 
 
@@ -139,41 +141,28 @@ def differences(a: Run, b: Run) -> list[str]:
     return [f"{n}: {_shown(left, n)} -> {_shown(right, n)}" for n in names]
 
 
-def part_name(kind: Literal["rep", "algo"], part: Any) -> str:
-    """The registry name of a representation or an algorithm; 'none' for no algorithm."""
-    for name, cls in _all(kind).items():
-        if type(part) is cls:
-            return name
-    raise UserError(f"{type(part).__name__} is not a registered {kind}; add it to its registry")
+def part_name(kind: registry.Kind, part: Any) -> str:
+    """The name of a representation or an algorithm, under which any process finds it again."""
+    return registry.name_of(kind, type(part))
 
 
-def registry(kind: Literal["rep", "algo"]) -> dict[str, type]:
-    """The representations or the algorithms by name."""
-    from dualgoal import algos, reps
-
-    return dict(reps.REPS if kind == "rep" else algos.ALGOS)
+def _part_to_dict(kind: registry.Kind, part: Any) -> dict[str, Any]:
+    return {"name": part_name(kind, part), **_fields(part)}
 
 
-def _all(kind: Literal["rep", "algo"]) -> dict[str, type]:
-    """The registry and, for algorithms, 'none': stage one of two trains a representation alone."""
-    from dualgoal import algos
-
-    return registry(kind) | (dict(algos.NONE) if kind == "algo" else {})
-
-
-def _part_to_dict(kind: Literal["rep", "algo"], part: Any) -> dict[str, Any]:
-    fields = [f for f in dataclasses.fields(part) if f.init]
-    return {"name": part_name(kind, part), **{f.name: _plain(getattr(part, f.name)) for f in fields}}
-
-
-def _part_from_dict(kind: Any, values: Any) -> Any:
+def _part_from_dict(kind: registry.Kind, values: Any, where: str) -> Any:
     if not isinstance(values, dict) or not isinstance(values.get("name"), str):
-        raise UserError(f"the configuration's '{kind}' is {values!r}; expected an object with a 'name'")
-    name, options = values["name"], {k: v for k, v in values.items() if k != "name"}
-    known = _all(kind)
-    if name not in known:
-        raise unknown({"rep": "representation", "algo": "algorithm"}[kind], name, known)
-    return _build(known[name], options, where=kind)
+        raise UserError(f"the configuration's '{where}' is {values!r}; expected an object with a 'name'")
+    options = {k: v for k, v in values.items() if k != "name"}
+    return _build(registry.part(kind, values["name"]), options, where)
+
+
+def _kind_of(cls: Any) -> registry.Kind | None:
+    """Whether a class is a representation or an algorithm, or neither."""
+    for kind, base in registry.BASES.items():
+        if isinstance(cls, type) and issubclass(cls, base):
+            return kind
+    return None
 
 
 def _build(cls: type, values: dict[str, Any], where: str) -> Any:
@@ -200,7 +189,13 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
-    if origin is Literal and value in args:
+    if isinstance(value, dict) and (part := _kind_of(kind)) is not None:
+        return _part_from_dict(part, value, where)
+    if isinstance(value, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return _build(kind, value, where)
+    if origin is Literal:
+        if value not in args:
+            raise unknown(where, str(value), args)
         return value
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_typed(v, args[0], where) for v in value)
@@ -219,7 +214,15 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
     raise UserError(f"{where} is {value!r}; expected {getattr(kind, '__name__', kind)}")
 
 
+def _fields(value: Any) -> dict[str, Any]:
+    return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+
+
 def _plain(value: Any) -> Any:
+    if (kind := _kind_of(type(value))) is not None:
+        return _part_to_dict(kind, value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields(value)
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
@@ -230,7 +233,7 @@ def _plain(value: Any) -> Any:
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in values.items():
-        out |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+        out |= {f"{key}.{k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value}
     return out
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
+from dualgoal.interface import Algorithm, Representation
 from dualgoal.nets import heads as nets
 from dualgoal.runs import checkpoint, config, policy, trees
 
@@ -38,11 +39,11 @@ def flatten(loaded: policy.Policy) -> tuple[Arrays, dict[str, Any]]:
     """All arrays by name, and what they mean."""
     if not loaded.run.has_policy:
         raise UserError("this run trained a representation alone; export a run that has an algorithm")
-    goal, goal_kind = _goal(loaded.params["rep"])
-    actor, actor_kind = _actor(loaded.params["algo"])
+    goal, goal_kind = _goal(loaded.run.rep, loaded.params.rep)
+    actor, actor_kind = _actor(loaded.run.algo, loaded.params.algo)
     if loaded.dataset["discrete"] and actor_kind["kind"] == "gaussian":
         actor_kind["kind"] = "categorical"
-    encoders = {f"encoders/{name}": leaf for name, leaf in trees.to_host(loaded.params["encoders"]).items()}
+    encoders = {f"encoders/{name}": leaf for name, leaf in trees.to_host(loaded.params.encoders).items()}
     run = config.to_dict(loaded.run)
     about = {
         "observation_shape": list(loaded.dataset["observation_shape"]),
@@ -60,10 +61,11 @@ def flatten(loaded: policy.Policy) -> tuple[Arrays, dict[str, Any]]:
     return {k: np.asarray(v) for k, v in {**goal, **actor, **encoders}.items()}, about
 
 
-def _goal(rep: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
-    net = rep.get("phi", rep.get("model", {}).get("phi"))
-    if not rep:
+def _goal(rep: Representation, rep_nets: Any) -> tuple[Arrays, dict[str, Any]]:
+    """The network that turns a goal into z, as far as the representation says that there is one."""
+    if not rep.learned:
         return {}, {"kind": "identity"}
+    net = getattr(rep_nets, rep.goal_network) if rep.goal_network else None
     if isinstance(net, nets.Bottleneck):
         heads = {f"goal/{name}": _linear(head) for name, head in (("mean", net.mean), ("log_std", net.log_std))}
         flat = {f"{name}/{part}": array for name, layer in heads.items() for part, array in layer.items()}
@@ -71,16 +73,17 @@ def _goal(rep: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
     if isinstance(net, nets.Embedding):
         members = net.mlp.layers[0].w.shape[0] if net.mlp.layers[0].w.ndim == 3 else None
         return _stack("goal", net.mlp), {"kind": "mlp", "members": members}
-    return {f"goal/{name}": leaf for name, leaf in trees.to_host(rep).items()}, {"kind": "other"}
+    return {f"goal/{name}": leaf for name, leaf in trees.to_host(rep_nets).items()}, {"kind": "other"}
 
 
-def _actor(algo: dict[str, Any]) -> tuple[Arrays, dict[str, Any]]:
-    net = algo.get("actor")
+def _actor(algo: Algorithm, algo_nets: Any) -> tuple[Arrays, dict[str, Any]]:
+    """The network that turns a state and z into an action, as far as the algorithm says that there is one."""
+    net = getattr(algo_nets, algo.policy_network) if algo.policy_network else None
     if isinstance(net, nets.Actor):
         return _stack("policy", net.mlp, net.head) | _fusion(net), {"kind": "gaussian"}
     if isinstance(net, nets.Flow):
         return _stack("policy", net.mlp) | _fusion(net), {"kind": "flow"}
-    return {f"policy/{name}": leaf for name, leaf in trees.to_host(algo).items()}, {"kind": "other"}
+    return {f"policy/{name}": leaf for name, leaf in trees.to_host(algo_nets).items()}, {"kind": "other"}
 
 
 def _fusion(net: Any) -> Arrays:

@@ -37,7 +37,7 @@ class EvalRow:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as written to eval.jsonl and to row files."""
-        out = {"seed": self.seed, "step": self.step, "goal": self.goal, "episodes": self.episodes}
+        out: dict[str, Any] = {"seed": self.seed, "step": self.step, "goal": self.goal, "episodes": self.episodes}
         out |= {"successes": self.successes, "success": self.success, "length": self.length}
         return (
             out | {"goal_noise": self.goal_noise} | ({"action_noise": self.action_noise} if self.action_noise else {})

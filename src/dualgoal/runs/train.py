@@ -19,11 +19,11 @@ import jax
 import numpy as np
 
 from dualgoal import machine
-from dualgoal.agent import State, check_pair
+from dualgoal.agent import Encoders, State, check_pair
 from dualgoal.data import dataset
 from dualgoal.errors import UserError
 from dualgoal.files import Row
-from dualgoal.loop import Program, first_broken
+from dualgoal.loop import TrainingLoop, first_broken
 from dualgoal.runs import checkpoint, config, directory, evaluate, policy, progress, trees, worker
 from dualgoal.runs import trackers as track
 from dualgoal.runs.evaluate import NUM_TASKS
@@ -69,7 +69,7 @@ def train(
     agent = policy.agent_for(run, facts["dataset"])
     with ExitStack() as stack:
         record = stack.enter_context(directory.Store(out, run, facts, warn=warn))
-        program = Program(agent, run.seeds)
+        program = TrainingLoop(agent, run.seeds)
         step, state = _restore(record, program, run)
         missing = _missing(record, run, step)
         if step == run.steps and not missing:
@@ -111,7 +111,7 @@ class Session:
         self,
         run: config.Run,
         record: directory.Store,
-        program: Program,
+        program: TrainingLoop,
         pool: "Evaluator",
         display: progress.Display,
         trackers: list[track.Tracker],
@@ -244,7 +244,7 @@ def _multiples(every: int, run: config.Run) -> list[int]:
     return [*range(every, run.steps, every), run.steps]
 
 
-def _restore(record: directory.Store, program: Program, run: config.Run) -> tuple[int, State]:
+def _restore(record: directory.Store, program: TrainingLoop, run: config.Run) -> tuple[int, State]:
     """The newest state from which everything that follows can be done, with the record cut back to it."""
     shapes = trees.shapes(program.template)
     found = record.newest(shapes)
@@ -275,7 +275,7 @@ def _intact(record: directory.Store, step: int) -> bool:
     return True
 
 
-def start_from(source_path: str, program: Program, run: config.Run) -> State:
+def start_from(source_path: str, program: TrainingLoop, run: config.Run) -> State:
     """A fresh state whose representation comes from another run, seed by seed (or one seed for all)."""
     source = directory.read_run(Path(source_path))
     if source.rep != run.rep:
@@ -287,13 +287,12 @@ def start_from(source_path: str, program: Program, run: config.Run) -> State:
             f"{source_path}: has seeds {list(source.seeds)}, this run needs {list(run.seeds)}; train those first"
         )
     loaded = [policy.load(source_path, s if s in source.seeds else source.seeds[0]).params for s in run.seeds]
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *[(p["rep"], p["encoders"]) for p in loaded])
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *[(p.rep, p.encoders) for p in loaded])
     state = program.init()
-    encoders = dict(state.params["encoders"])
-    if "goal" in encoders:
-        encoders["goal"] = stacked[1]["goal"]
-    params = {**state.params, "rep": stacked[0], "encoders": encoders}
-    return program.place(state._replace(params=params))
+    rep, encoders = stacked
+    if encoders is not None and state.params.encoders is not None:
+        encoders = Encoders(state.params.encoders.state, encoders.goal)
+    return program.place(state._replace(params=state.params._replace(rep=rep, encoders=encoders)))
 
 
 def load_data(task: str, path: str | Path | None, say: Say) -> tuple[dataset.Dataset, dataset.Dataset | None]:

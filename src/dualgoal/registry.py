@@ -1,0 +1,90 @@
+"""Representations and algorithms by name: those of this package, those that other packages offer, and any class.
+
+A name is looked up in this order: the parts of this package (`dual`, `gcivl`); parts that an installed package declares
+under the entry point groups `dualgoal.reps` and `dualgoal.algos`; and `module:Class`, which is imported. Importing a
+part runs its module, so a configuration is only as trustworthy as the modules that can be imported here.
+"""
+
+import dataclasses
+import functools
+import importlib
+import re
+from importlib import metadata
+from typing import Any, Literal
+
+from dualgoal.algos import ALGOS
+from dualgoal.errors import UserError, unknown
+from dualgoal.interface import Algorithm, Representation
+from dualgoal.reps import REPS
+
+Kind = Literal["rep", "algo"]
+WORDS: dict[Kind, str] = {"rep": "representation", "algo": "algorithm"}
+BASES: dict[Kind, type] = {"rep": Representation, "algo": Algorithm}
+BUILT_IN: dict[Kind, dict[str, Any]] = {"rep": REPS, "algo": ALGOS}
+PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def reps() -> dict[str, type[Representation]]:
+    """The representations that have a name here."""
+    return {name: part("rep", name) for name in names("rep")}
+
+
+def algos() -> dict[str, type[Algorithm]]:
+    """The algorithms that have a name here."""
+    return {name: part("algo", name) for name in names("algo")}
+
+
+def names(kind: Kind) -> list[str]:
+    """The names of all parts of this package and of installed packages."""
+    return [*BUILT_IN[kind], *(name for name in _offered(kind) if name not in BUILT_IN[kind])]
+
+
+def part(kind: Kind, name: str) -> Any:
+    """The class of a representation or an algorithm; `name` may be `module:Class`."""
+    if name in BUILT_IN[kind]:
+        return BUILT_IN[kind][name]
+    if name in (offered := _offered(kind)):
+        return _imported(kind, offered[name])
+    if ":" in name:
+        return _imported(kind, name)
+    raise unknown(WORDS[kind], name, names(kind))
+
+
+def name_of(kind: Kind, cls: type) -> str:
+    """The name under which `part` finds a class again, in this process or in another."""
+    for name, known in BUILT_IN[kind].items():
+        if cls is known:
+            return name
+    path = f"{cls.__module__}:{cls.__qualname__}"
+    for name, offered in _offered(kind).items():
+        if offered == path and name not in BUILT_IN[kind]:
+            return name
+    if cls.__module__ == "__main__" or not PATH.fullmatch(path):
+        raise UserError(
+            f"{WORDS[kind]} {cls.__qualname__} is defined in {cls.__module__} where other processes cannot import it; "
+            f"put the class at the top level of a module"
+        )
+    return path
+
+
+@functools.cache
+def _offered(kind: Kind) -> dict[str, str]:
+    """What installed packages declare: `module:Class` by name."""
+    return {entry.name: entry.value for entry in metadata.entry_points(group=f"dualgoal.{kind}s")}
+
+
+def _imported(kind: Kind, path: str) -> Any:
+    if not PATH.fullmatch(path):
+        raise UserError(f"{WORDS[kind]} '{path}' is not of the form module:Class")
+    module, _, name = path.partition(":")
+    try:
+        cls = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise UserError(
+            f"{WORDS[kind]} '{path}': {error}; install the package or put its folder on PYTHONPATH"
+        ) from error
+    if not isinstance(cls, type) or not issubclass(cls, BASES[kind]):
+        raise UserError(f"{WORDS[kind]} '{path}': {module} has no {BASES[kind].__name__} called {name}")
+    if not dataclasses.is_dataclass(cls):
+        raise UserError(f"{WORDS[kind]} '{path}' is not a dataclass; decorate it with @dataclass(frozen=True)")
+    return cls

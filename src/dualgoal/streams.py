@@ -1,0 +1,219 @@
+"""Where goals come from (sections 2.2 and 2.3): mixes of current, future and random states, windows, and waypoints.
+
+A stream draws row numbers of the dataset for the transitions of a batch. Rows are integers throughout, and all
+randomness of a stream is four rows of random bits, so a draw is exact at any row number and the same on every device.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+from jax import random
+from jaxtyping import Array, Int, PRNGKeyArray, UInt32
+
+from dualgoal.errors import UserError
+from dualgoal.interface import Frames, Goals, Stream, check_choices
+from dualgoal.nets.encoders import PAD, shift
+
+Rows = Int[Array, " B"]
+Bits = UInt32[Array, " B"]
+Block = UInt32[Array, "4 B"]  # what one stream consumes
+
+
+class Transitions(NamedTuple):
+    """A dataset on the device: T rows in E episodes."""
+
+    observations: Array  # (T, ...) float32 or uint8
+    actions: Array  # (T, A) float32, or (T,) integers
+    starts: Array  # (E,) first row of each episode
+    ends: Array  # (E,) last row of each episode; it has no action of its own and is never a goal
+
+
+class Sampled(NamedTuple):
+    """The rows of a batch's transitions, and for each the last row of its episode that may be a goal."""
+
+    rows: Rows
+    last: Rows
+
+
+@dataclass(frozen=True)
+class GoalMix(Stream):
+    """The paper's goal distribution (p_cur, p_geom, p_traj, p_rand): the current state, a geometrically distributed
+    future state, a uniformly distributed future state, or any state of the dataset.
+
+    By default, losses with equal goal distributions use the same sampled goals; `shared=False` asks for a separate
+    sample. `augment` is for images: "batch" shifts the goals together with the transitions, with probability
+    `Spec.augment`; "independent" always shifts them, by offsets of their own.
+    """
+
+    current: float
+    geometric: float
+    uniform: float
+    random: float
+    shared: bool = True
+    augment: Literal["batch", "independent"] = "batch"
+
+    towards = None
+
+    def __post_init__(self) -> None:
+        shares = (self.current, self.geometric, self.uniform, self.random)
+        if any(p < 0 for p in shares) or not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
+            raise UserError(f"goal mix {shares} does not sum to one; give four shares >= 0 that add up to 1")
+        if self.geometric > 0 and self.uniform > 0:
+            raise UserError(f"goal mix {shares} has both geometric and uniform future goals; choose one of them")
+        check_choices(self)
+
+    def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: None = None) -> Rows:
+        goal = valid_rows(data, bits[0]).rows
+        if self.uniform > 0:
+            future = uniform_future(at.rows, at.last, bits[1])
+        else:
+            future = geometric_future(at.rows, at.last, bits[1], discount)
+        if self.current < 1:
+            share = (self.geometric + self.uniform) / (1 - self.current)
+            goal = jnp.where(unit(bits[2]) < share, future, goal)
+        return jnp.where(unit(bits[3]) < self.current, at.rows, goal)
+
+    def observe(self, data: Transitions, at: Sampled, rows: Rows, reached_by: str) -> Goals:
+        return observed_goals(data, at, rows, reached_by)
+
+    def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
+        own = self.augment == "independent"
+        return drawn._replace(g=shift(drawn.g, random_offsets(key, offsets.shape[0]) if own else offsets))
+
+    def encode(self, drawn: Goals, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Goals:
+        return drawn._replace(g=goal(drawn.g))
+
+
+@dataclass(frozen=True)
+class Waypoint(Stream):
+    """The state `steps` steps on in the same episode, but never past the goal that the role `towards` drew.
+
+    Where that goal is not ahead in the same episode (a random one), or without `towards`, the episode's end is the
+    limit. Hierarchical methods use it as the target of their high-level policy and as the goal of their low-level one.
+    """
+
+    steps: int
+    towards: str | None = None
+    shared: bool = True
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise UserError(f"a waypoint {self.steps} steps on is not ahead; expected at least 1")
+
+    def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: Rows | None = None) -> Rows:
+        limit = at.last
+        if towards is not None:
+            ahead = (towards >= at.rows) & (towards <= at.last)
+            limit = jnp.where(ahead, towards, at.last)
+        return jnp.minimum(at.rows + self.steps, limit)
+
+    def observe(self, data: Transitions, at: Sampled, rows: Rows, reached_by: str) -> Goals:
+        return observed_goals(data, at, rows, reached_by)
+
+    def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
+        return drawn._replace(g=shift(drawn.g, offsets))
+
+    def encode(self, drawn: Goals, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Goals:
+        return drawn._replace(g=goal(drawn.g))
+
+
+@dataclass(frozen=True)
+class Window(Stream):
+    """Four frames of a random trajectory window (VIP). `aligned=False` cuts the windows as the released code does,
+    shifted by one row per episode (D11). Windows are never augmented."""
+
+    aligned: bool = True
+
+    shared = True
+    towards = None
+
+    def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: None = None) -> Frames:
+        if self.aligned:
+            e = below(bits[0], data.starts.shape[0])
+            start, length = data.starts[e], data.ends[e] - data.starts[e] + 1
+        else:  # windows of L-1 rows from the start of the file, which drift across episodes of L rows
+            length = jnp.broadcast_to(data.ends[0] - data.starts[0], bits[0].shape)
+            start = below(bits[0], jnp.maximum((data.observations.shape[0] - length - 1) // length + 1, 1)) * length
+        first = below(bits[1], jnp.maximum(length - 2, 1))
+        last = first + 1 + below(bits[2], length - 1 - first)
+        now = first + below(bits[3], last - first)
+        return Frames(start + first, start + now, start + now + 1, start + last)
+
+    def observe(self, data: Transitions, at: Sampled, rows: Frames, reached_by: str) -> Frames:
+        return Frames(*(data.observations[r] for r in rows))
+
+    def shift(self, drawn: Frames, offsets: Array, key: PRNGKeyArray) -> Frames:
+        return drawn
+
+    def encode(self, drawn: Frames, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Frames:
+        return Frames(state(drawn.first), state(drawn.now), state(drawn.after), goal(drawn.last))
+
+
+VALUE_GOALS = GoalMix(0.2, 0.5, 0.0, 0.3)
+FUTURE_GOALS = GoalMix(0.0, 1.0, 0.0, 0.0)
+ACTOR_GOALS = GoalMix(0.0, 0.0, 1.0, 0.0)
+
+
+def observed_goals(data: Transitions, at: Sampled, rows: Rows, reached_by: str) -> Goals:
+    """The goals in these rows, and which transitions start at theirs: in the same row, or in an equal state."""
+    g, same = data.observations[rows], rows == at.rows
+    if reached_by == "state":
+        same = (g == data.observations[at.rows]).all(axis=-1)
+    return Goals(g, same.astype(jnp.float32))
+
+
+def random_offsets(key: PRNGKeyArray, batch_size: int) -> Array:
+    """One offset per sample for a random image shift; PAD means not shifted."""
+    return random.randint(key, (batch_size, 2), 0, 2 * PAD + 1)
+
+
+# Random integers and rows ---------------------------------------------------------------------------------------------
+
+
+def below(bits: Bits, n: Any) -> Rows:
+    """Integers uniform on {0..n-1}; the modulo favours some by at most n / 2^32."""
+    return (bits % jnp.asarray(n, jnp.uint32)).astype(jnp.int32)
+
+
+def unit(bits: Bits) -> Array:
+    """Uniform on [0, 1) in steps of 2^-24."""
+    return (bits >> 8).astype(jnp.float32) * jnp.float32(2**-24)
+
+
+def valid_rows(data: Transitions, bits: Bits) -> Sampled:
+    """Rows that have a successor, uniformly.
+
+    Episode e holds one row that is not valid, its last. The n-th valid row therefore lies in the episode whose count of
+    valid rows before it, starts[e] - e, is the largest not above n, and it is row n + e.
+    """
+    episodes = data.starts.shape[0]
+    n = below(bits, data.observations.shape[0] - episodes)
+    before = data.starts - jnp.arange(episodes, dtype=jnp.int32)
+    e = jnp.searchsorted(before, n, side="right", method="scan_unrolled").astype(jnp.int32) - 1
+    return Sampled(n + e, data.ends[e] - 1)
+
+
+def geometric_future(rows: Rows, last: Rows, bits: Bits, gamma: float) -> Rows:
+    """rows + Geometric(1 - gamma) on {1, 2, ...}, the tail cut at `last`."""
+    offset = jnp.floor(jnp.log1p(-unit(bits)) / jnp.log(gamma)).astype(jnp.int32) + 1
+    return jnp.minimum(rows + offset, last)
+
+
+def uniform_future(rows: Rows, last: Rows, bits: Bits) -> Rows:
+    """Uniform on {rows+1..last}, end points at half weight: last - round(u (last - low)), exact at any row number."""
+    return last - rounded_share(bits, last - jnp.minimum(rows + 1, last))
+
+
+def rounded_share(bits: Bits, n: Rows) -> Rows:
+    """round(bits / 2^32 * n) without an error: the 64-bit product from 16-bit halves, whose low word only rounds.
+
+    A float32 product would fall on the wrong side of a half for two rows in a hundred thousand.
+    """
+    n = n.astype(jnp.uint32)
+    high, low, n_high, n_low = bits >> 16, bits & 0xFFFF, n >> 16, n & 0xFFFF
+    middle = high * n_low + (low * n_low >> 16)
+    lower = low * n_high + (middle & 0xFFFF)
+    return (high * n_high + (middle >> 16) + (lower >> 16) + (lower >> 15 & 1)).astype(jnp.int32)

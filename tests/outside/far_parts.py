@@ -1,0 +1,114 @@
+"""Parts as a package of somebody else would hold them; the tests put this folder on the path.
+
+`Seen` looks at the state: z is the goal relative to a learned embedding of the state. `Planner` is an algorithm whose
+roles have names of their own. `Scaled` is a representation that holds another one.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+from jax.lax import stop_gradient
+
+from dualgoal.interface import ALL_LOSSES, Algorithm, Encoded, Representation, Role, Routes, rewards
+from dualgoal.nets.heads import Actor, Embedding, Value
+from dualgoal.reps import Dual
+from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
+
+
+class SeenNets(eqx.Module):
+    phi: Embedding
+
+
+@dataclass(frozen=True)
+class Seen(Representation):
+    """The goal minus the state, embedded."""
+
+    dim: int = 8
+    """Size of the embedding."""
+    hidden: tuple[int, ...] = (8,)
+    """Hidden layer sizes."""
+
+    looks_at_state = True
+
+    def init(self, key: Any, spec: Any) -> SeenNets:
+        return SeenNets(Embedding(key, spec.goal_shape, self.dim, self.hidden, spec, members=None))
+
+    def z_shape(self, spec: Any) -> tuple[int, ...]:
+        return (self.dim,)
+
+    def encode(self, nets: SeenNets, g: Any, s: Any, key: Any) -> Encoded:
+        return Encoded(nets.phi(g - s))
+
+    def routes(self, spec: Any, value_loss: bool) -> Routes:
+        return Routes(head=frozenset({"value" if value_loss else "actor"}), features=ALL_LOSSES)
+
+
+@dataclass(frozen=True)
+class Scaled(Representation):
+    """Another representation, scaled: a part that holds a part."""
+
+    inner: Representation = field(default_factory=Dual)
+    """The representation that is scaled."""
+    factor: float = 2.0
+    """What z is multiplied by."""
+
+    @property
+    def stream(self) -> Any:
+        return self.inner.stream
+
+    @property
+    def ema(self) -> tuple[str, ...]:
+        return self.inner.ema
+
+    def init(self, key: Any, spec: Any) -> Any:
+        return self.inner.init(key, spec)
+
+    def z_shape(self, spec: Any) -> tuple[int, ...]:
+        return self.inner.z_shape(spec)
+
+    def encode(self, nets: Any, g: Any, s: Any, key: Any) -> Encoded:
+        return Encoded(self.factor * self.inner.encode(nets, g, s, key).z)
+
+    def routes(self, spec: Any, value_loss: bool) -> Routes:
+        return self.inner.routes(spec, value_loss)
+
+    def loss(self, nets: Any, targets: Any, batch: Any, drawn: Any, key: Any, spec: Any) -> Any:
+        return self.inner.loss(nets, targets, batch, drawn, key, spec)
+
+
+class PlannerNets(eqx.Module):
+    judge: Value
+    near: Actor
+
+
+@dataclass(frozen=True)
+class Planner(Algorithm):
+    """A value of goals and a policy towards waypoints, under role names that nobody else uses."""
+
+    hidden: tuple[int, ...] = (8,)
+    """Hidden layer sizes."""
+
+    actions = frozenset({"continuous"})
+    ema = ("judge",)
+    roles = {
+        "judge": Role(VALUE_GOALS, "value"),
+        "far": Role(ACTOR_GOALS, "actor"),
+        "near": Role(Waypoint(3, towards="far"), "actor"),
+    }
+
+    def init(self, key: Any, spec: Any) -> PlannerNets:
+        return PlannerNets(Value(key, spec, self.hidden, members=None), Actor(key, spec, self.hidden))
+
+    def losses(self, nets: Any, targets: Any, batch: Any, goals: Any, key: Any, spec: Any) -> Any:
+        goal, far, near = goals["judge"], goals["far"], goals["near"]
+        r, m = rewards(goal.success)
+        next_s, way = stop_gradient((batch.next_s, near.as_state))
+        target = r + spec.discount * m * stop_gradient(targets.judge(next_s, goal(next_s)))
+        value = ((nets.judge(batch.s, goal(batch.s)) - target) ** 2).mean()
+        gain = stop_gradient(nets.judge(way, far(way))).mean()  # the waypoint as a state of the value
+        actor = ((nets.near(batch.s, near(batch.s)) - batch.a) ** 2).mean()
+        return {"judge": (value, {"gain": gain}), "near": (actor, {})}
+
+    def act(self, nets: Any, s: Any, z: Any, key: Any, temperature: float, spec: Any) -> Any:
+        return nets.near(s, z)

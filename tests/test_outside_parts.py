@@ -1,0 +1,225 @@
+"""Parts from somebody's own module: they train, are evaluated in worker processes, resume, export and report, without a
+change to this package; a representation may look at the state, and an algorithm may name its roles as it likes."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+
+import small
+import tiny
+from dualgoal import registry
+from dualgoal.agent import Agent
+from dualgoal.algos import CRL, DQN, GCIQL, GCIVL
+from dualgoal.errors import UserError
+from dualgoal.interface import Goal, Spec
+from dualgoal.reps import Dual
+from dualgoal.runs import config
+
+FOLDER = str(Path(__file__).parent / "outside")
+IMAGE = (64, 64, 3)
+SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parts():
+    sys.path.insert(0, FOLDER)
+    import far_parts
+
+    yield far_parts
+    sys.path.remove(FOLDER)
+    del sys.modules["far_parts"]
+
+
+# z depends on the state -----------------------------------------------------------------------------------------------
+
+
+def views(agent, monkeypatch):
+    """The states from which each role's goals were seen in one evaluation of the losses."""
+    state, data = agent.init(random.key(0)), small.data(discrete=agent.spec.discrete)
+    batch, seen = agent.sample(data, random.key(1), 0), []
+    original = Goal.__call__
+
+    def noted(self, s):
+        seen.append(s)
+        return original(self, s)
+
+    monkeypatch.setattr(Goal, "__call__", noted)
+    _, info = agent.losses(state.params, state.targets, batch, random.key(2))
+    return state, batch, seen, info
+
+
+@pytest.mark.parametrize(
+    "algo", [GCIVL(hidden=(8,)), GCIQL(hidden=(8,)), DQN(hidden=(8,))], ids=lambda a: type(a).__name__
+)
+def test_every_bootstrap_sees_the_goal_from_the_next_state(algo, parts, monkeypatch):
+    discrete = "continuous" not in algo.actions
+    agent = Agent(parts.Seen(), algo, Spec((3,), 2, discount=0.9, batch_size=4, discrete=discrete))
+    _, batch, seen, _ = views(agent, monkeypatch)
+    assert any((s == batch.next_s).all() for s in seen)
+    assert any((s == batch.s).all() for s in seen)
+
+
+def test_the_value_loss_bootstraps_from_z_of_the_next_state(parts):
+    """GCIVL's value loss worked out with z(s', g), and how it would differ with z(s, g)."""
+    agent = Agent(parts.Seen(), GCIVL(hidden=(8,)), SPEC)
+    state = agent.init(random.key(0))
+    batch = agent.sample(small.data(), random.key(1), 0)
+    _, info = agent.losses(state.params, state.targets, batch, random.key(2))
+    goals, nets, slow = batch.draws["value"], state.params.algo.value, state.targets.algo.value
+    z = lambda s: state.params.rep.phi(goals.g - s)
+    r, m = np.asarray(goals.success) - 1, 1 - np.asarray(goals.success)
+
+    def loss(next_z):
+        v, v_slow, v_next = (np.asarray(x, np.float64) for x in (
+            nets(batch.s, z(batch.s)), slow(batch.s, z(batch.s)), slow(batch.next_s, next_z)
+        ))  # fmt: skip
+        advantage = r + 0.9 * m * v_next.min(0) - v_slow.mean(0)
+        return (np.where(advantage >= 0, 0.9, 0.1) * (r + 0.9 * m * v_next - v) ** 2).mean(1).sum()
+
+    np.testing.assert_allclose(info["value/loss"], loss(z(batch.next_s)), rtol=1e-5)
+    assert abs(loss(z(batch.s)) - loss(z(batch.next_s))) > 1e-3 * loss(z(batch.next_s))
+
+
+def test_contrastive_learning_refuses_a_representation_that_looks_at_the_state(parts):
+    with pytest.raises(UserError, match="CRL cannot use Seen: it pairs every state with every goal") as problem:
+        Agent(parts.Seen(), CRL(), SPEC)
+    assert "\n" not in str(problem.value)
+
+
+def test_encoding_asks_for_the_state_it_needs(parts):
+    agent = Agent(parts.Seen(), GCIVL(hidden=(8,)), SPEC)
+    params, g = agent.init(random.key(0)).params, jnp.ones((2, 3))
+    with pytest.raises(UserError, match="Seen looks at the state"):
+        agent.encode(params, g, random.key(0))
+    assert agent.encode(params, g, random.key(0), s=0 * g).shape == (2, 8)
+
+
+# Roles ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_role_of_any_name_trains_the_goal_encoder(parts):
+    """What a loss trains follows from what its role says, not from what it is called."""
+    agent = Agent(Dual(dim=8, hidden=(8,)), parts.Planner(), Spec(IMAGE, 2, batch_size=4))
+    state = agent.init(random.key(0))
+    batch = agent.sample(small.data(IMAGE), random.key(1), 0)
+    assert set(agent.streams) == {"judge", "far", "near", "rep"}
+
+    def only(name):
+        loss = lambda p: agent.losses(p, state.targets, batch, random.key(2))[1][f"{name}/loss"]
+        return loss
+
+    for name in ("judge", "near"):
+        # info carries no gradient, so the loss is taken from the algorithm itself
+        def loss(params, name=name):
+            features = agent.encode_images(params, batch)
+            goals = {r: agent.goal(params, batch, features, r, random.key(3))[0] for r in agent.algo.roles}
+            return agent.algo.losses(params.algo, state.targets.algo, features, goals, random.key(4), agent.algo_spec)[
+                name
+            ][0]
+
+        gradient = jax.grad(loss)(state.params)
+        assert any(np.asarray(x).any() for x in jax.tree.leaves(gradient.encoders.goal)), name
+        assert not any(np.asarray(x).any() for x in jax.tree.leaves(gradient.rep.phi)), (
+            "Dual's own loss trains phi alone"
+        )
+
+
+def test_a_penalty_is_booked_once_for_the_role_that_trains_a_value(parts):
+    from dualgoal.reps import VIB
+
+    agent = Agent(VIB(dim=8, hidden=(8, 8)), parts.Planner(), SPEC)
+    state = agent.init(random.key(0))
+    _, info = agent.losses(state.params, state.targets, agent.sample(small.data(), random.key(1), 0), random.key(2))
+    assert agent.penalised == "judge"
+    assert {name for name in info if name.endswith("/loss")} == {"penalty/loss", "judge/loss", "near/loss"}
+
+
+# Names and configurations ---------------------------------------------------------------------------------------------
+
+
+def test_a_part_is_found_by_its_path_and_by_an_entry_point(parts, monkeypatch):
+    assert registry.part("rep", "far_parts:Seen") is parts.Seen
+    assert registry.name_of("rep", parts.Seen) == "far_parts:Seen"
+    monkeypatch.setattr(registry, "_offered", lambda kind: {"seen": "far_parts:Seen"} if kind == "rep" else {})
+    assert registry.part("rep", "seen") is parts.Seen and registry.name_of("rep", parts.Seen) == "seen"
+    assert "seen" in registry.reps() and "dual" in registry.reps()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("duel", "did you mean 'dual'"),
+        ("far_parts:Nothing", "far_parts has no Representation called Nothing"),
+        ("far_parts:Planner", "far_parts has no Representation called Planner"),
+        ("no_such_module_anywhere:Rep", "put its folder on PYTHONPATH"),
+        ("os:system", "os has no Representation called system"),
+        ("far_parts:a.b", "not of the form module:Class"),
+        ("../far_parts:Seen", "not of the form module:Class"),
+    ],
+)
+def test_a_wrong_name_is_answered_in_one_line(name, words):
+    with pytest.raises(UserError, match=words) as problem:
+        registry.part("rep", name)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_class_that_other_processes_cannot_import_is_refused():
+    class Local(Dual):
+        pass
+
+    with pytest.raises(UserError, match="at the top level of a module"):
+        registry.name_of("rep", Local)
+
+
+def test_a_part_that_holds_a_part_survives_json_and_trains(parts):
+    run = config.Run("my-task", parts.Scaled(Dual(dim=8, hidden=(8,)), 3.0), GCIVL(hidden=(8,)))
+    values = json.loads(json.dumps(config.to_dict(run)))
+    assert values["rep"]["inner"]["name"] == "dual" and values["rep"]["name"] == "far_parts:Scaled"
+    assert config.from_dict(values) == run
+    other = config.Run("my-task", parts.Scaled(Dual(dim=16, hidden=(8,)), 3.0), GCIVL(hidden=(8,)))
+    assert config.differences(run, other) == ["rep.inner.dim: 8 -> 16"]
+    values["rep"]["inner"]["dmi"] = 3
+    with pytest.raises(UserError, match="rep.inner.dmi is not an option of Dual"):
+        config.from_dict(values)
+    agent = Agent(run.rep, run.algo, SPEC)
+    state, info = agent.update(agent.init(random.key(0)), small.data(), random.key(1))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves((state.params, info)))
+
+
+# From the command line ------------------------------------------------------------------------------------------------
+
+
+def test_outside_parts_train_resume_are_evaluated_export_and_report(tmp_path):
+    """The whole way by the command line, evaluation in a worker process, which has to find the module itself."""
+    folder, run = tiny.make_data(tmp_path / "data"), tmp_path / "run"
+    there = {"cache": tmp_path / "cache", "PYTHONPATH": os.pathsep.join([FOLDER, os.environ.get("PYTHONPATH", "")])}
+    train = ["train", tiny.TASK, "--rep", "far_parts:Seen", "--algo", "gcivl", "--algo.hidden", "8", "--rep.dim", "4"]
+    train += ["--steps", "20", "--eval-every", "20", "--save-every", "10", "--log-every", "10", "--batch-size", "8"]
+    train += ["--episodes", "1", "--data", str(folder), "--out", str(run)]
+
+    def call(*words):
+        process = tiny.dualgoal(*words, **there)
+        said = process.communicate(timeout=300)[0]
+        assert process.returncode == 0, said
+        return said
+
+    call(*train)
+    values = json.loads((run / "config.json").read_text())["run"]["rep"]
+    assert (values["name"], values["dim"]) == ("far_parts:Seen", 4)
+    assert len((run / "eval.jsonl").read_text().splitlines()) == 5
+    before = {p.name: p.read_bytes() for p in (run / "checkpoints").glob("*.safetensors")}
+    (run / "checkpoints" / "step-000000020.json").unlink()
+    assert "resum" in call(*train).lower() or "going on" in call(*train)
+    assert {p.name: p.read_bytes() for p in (run / "checkpoints").glob("*.safetensors")} == before
+    call("eval", str(run), "--episodes", "1", "--json")
+    call("export", str(run), "--out", str(tmp_path / "x.safetensors"))
+    assert json.loads((tmp_path / "x.json").read_text())["rep"]["name"] == "far_parts:Seen"
+    call("report", str(run), "--out", str(tmp_path / "x.html"))
+    assert "far_parts:Seen" in (tmp_path / "x.html").read_text()
