@@ -15,7 +15,7 @@ import pytest
 
 from dualgoal.collect import behaviours, generate
 from dualgoal.data import dataset
-from dualgoal.envs import ogbench, rendering
+from dualgoal.envs import ogbench, rendering, versions
 from dualgoal.envs.mazes import Maze
 from dualgoal.errors import UserError
 
@@ -34,7 +34,7 @@ def still(_):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("made")
-    generate.generate(POINT, 12, folder, seed=1, workers=1, progress=False, rows=60)
+    generate.generate_dataset(POINT, 12, folder, seed=1, workers=1, progress=False, rows=60)
     return folder
 
 
@@ -58,35 +58,35 @@ def test_the_record_says_how_it_was_made(made):
     assert record["files"][f"{POINT}.npz"]["rows"] == 720
     train = dataset.load(made)
     assert train.provenance["sha256"] == record["files"][f"{POINT}.npz"]["sha256"]
-    assert "shadow_size" not in train.provenance and dataset.mismatches(train.provenance) == []
+    assert "shadow_size" not in train.provenance and versions.mismatches(train.provenance) == []
 
 
 def test_another_mujoco_is_warned_about(made, tmp_path):
-    here = dataset.simulators()["mujoco"]
+    here = versions.simulators()["mujoco"]
     for name, raw in contents(made).items():
         (tmp_path / name).write_bytes(raw.replace(here.encode(), b"3.1.6"))
-    with pytest.warns(dataset.Mismatch, match=rf"mujoco 3\.1\.6, evaluated with mujoco {here}"):
+    with pytest.warns(versions.Mismatch, match=rf"mujoco 3\.1\.6, evaluated with mujoco {here}"):
         dataset.load(tmp_path)
 
 
 def test_any_number_of_workers_gives_the_same_bytes(made, tmp_path):
-    generate.generate(POINT, 12, tmp_path, seed=1, workers=2, progress=True, rows=60)
+    generate.generate_dataset(POINT, 12, tmp_path, seed=1, workers=2, progress=True, rows=60)
     assert contents(tmp_path) == contents(made)
 
 
 def test_a_plain_script_may_use_workers(made, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "from dualgoal import collect\n"
-        f"collect.generate({POINT!r}, 12, {str(tmp_path / 'out')!r}, seed=1, workers=2, progress=False, rows=60)\n"
+        "from dualgoal.collect.generate import generate_dataset\n"
+        f"generate_dataset({POINT!r}, 12, {str(tmp_path / 'out')!r}, seed=1, workers=2, progress=False, rows=60)\n"
     )
     subprocess.run([sys.executable, str(script)], check=True)
     assert contents(tmp_path / "out") == contents(made)
 
 
 def test_seeds_differ_and_more_episodes_extend_fewer(made, tmp_path):
-    generate.generate(POINT, 3, tmp_path / "more", seed=1, workers=1, progress=False, rows=60)
-    generate.generate(POINT, 3, tmp_path / "other", seed=2, workers=1, progress=False, rows=60)
+    generate.generate_dataset(POINT, 3, tmp_path / "more", seed=1, workers=1, progress=False, rows=60)
+    generate.generate_dataset(POINT, 3, tmp_path / "other", seed=2, workers=1, progress=False, rows=60)
     base, more, other = dataset.load(made), dataset.load(tmp_path / "more"), dataset.load(tmp_path / "other")
     assert np.array_equal(base.observations[:180], more.observations)
     assert not np.array_equal(more.observations, other.observations)
@@ -118,11 +118,11 @@ def test_recorded_actions_replay_the_episode():
 
 def test_a_killed_generation_resumes_to_the_same_files(made, tmp_path):
     code = (
-        "import sys, time\nfrom dualgoal import collect, collectors\n"
-        "slow = collectors.NavigatePoint.__call__\n"
+        "import sys, time\nfrom dualgoal.collect import behaviours, generate\n"
+        "slow = behaviours.NavigatePoint.__call__\n"
         "def call(self, rng, rows):\n    time.sleep(0.1)\n    return slow(self, rng, rows)\n"
-        "collectors.NavigatePoint.__call__ = call\n"
-        f"collect.generate({POINT!r}, 12, sys.argv[1], seed=1, workers=1, progress=False, rows=60)\n"
+        "behaviours.NavigatePoint.__call__ = call\n"
+        f"generate.generate_dataset({POINT!r}, 12, sys.argv[1], seed=1, workers=1, progress=False, rows=60)\n"
     )
     victim = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
     parts = tmp_path / f".{POINT}.parts"
@@ -136,17 +136,17 @@ def test_a_killed_generation_resumes_to_the_same_files(made, tmp_path):
     assert 3 <= survived < 12 and not (tmp_path / f"{POINT}.npz").exists()
     (parts / "train-000001.npz").write_bytes(b"half a file")  # as a power cut might leave it
     with pytest.raises(UserError, match="unfinished generation with other settings"):
-        generate.generate(POINT, 12, tmp_path, seed=2, workers=1, progress=False, rows=60)
-    generate.generate(POINT, 12, tmp_path, seed=1, workers=1, progress=False, rows=60)
+        generate.generate_dataset(POINT, 12, tmp_path, seed=2, workers=1, progress=False, rows=60)
+    generate.generate_dataset(POINT, 12, tmp_path, seed=1, workers=1, progress=False, rows=60)
     assert contents(tmp_path) == contents(made)
 
 
 def test_a_finished_dataset_is_kept_and_another_is_not_overwritten(made, tmp_path):
     before = (made / f"{POINT}.npz").stat().st_mtime_ns
-    generate.generate(POINT, 12, made, seed=1, workers=1, progress=False, rows=60)
+    generate.generate_dataset(POINT, 12, made, seed=1, workers=1, progress=False, rows=60)
     assert (made / f"{POINT}.npz").stat().st_mtime_ns == before
     with pytest.raises(UserError, match="already there, made in another way"):
-        generate.generate(POINT, 12, made, seed=3, workers=1, progress=False, rows=60)
+        generate.generate_dataset(POINT, 12, made, seed=3, workers=1, progress=False, rows=60)
 
 
 def fails(_):
@@ -155,7 +155,7 @@ def fails(_):
 
 def test_a_dead_worker_is_one_line(tmp_path):
     with pytest.raises(UserError, match="ended with code 3; run the same command again"):
-        generate.generate(
+        generate.generate_dataset(
             "antmaze-medium-navigate-v0", 2, tmp_path, workers=2, progress=False, rows=5, expert={"walk": fails}
         )
 
@@ -175,7 +175,7 @@ def test_a_dead_worker_is_one_line(tmp_path):
 )
 def test_what_cannot_be_made_is_said_before_anything_is_written(tmp_path, task, options, message):
     with pytest.raises(UserError, match=message):
-        generate.generate(task, 2, tmp_path / "out", **{"workers": 1, "progress": False, **options})
+        generate.generate_dataset(task, 2, tmp_path / "out", **{"workers": 1, "progress": False, **options})
     assert not list(tmp_path.glob("out/*.npz"))
 
 
@@ -344,11 +344,11 @@ def test_soccer_is_collected():
 def test_pixels_are_collected_with_the_recorded_shadow_size(tmp_path):
     if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
-    generate.generate("visual-cube-single-play-v0", 1, tmp_path, workers=1, progress=False, rows=2)
+    generate.generate_dataset("visual-cube-single-play-v0", 1, tmp_path, workers=1, progress=False, rows=2)
     made = dataset.load(tmp_path)
     assert made.pixels and made.observations.dtype == np.uint8 and made.observation_shape == (64, 64, 3)
     assert made.provenance["shadow_size"] == 512
-    assert dataset.mismatches(made.provenance, 4096) and not dataset.mismatches(made.provenance, 512)
+    assert versions.mismatches(made.provenance, 4096) and not versions.mismatches(made.provenance, 512)
 
 
 def test_visual_walkers_act_on_states(tmp_path):
@@ -356,7 +356,7 @@ def test_visual_walkers_act_on_states(tmp_path):
         pytest.skip("no headless rendering on this machine")
     seen = []
     expert = {"walk": lambda x: (seen.append(x.shape), np.zeros(8))[1]}
-    generate.generate(
+    generate.generate_dataset(
         "visual-antmaze-medium-navigate-v0", 1, tmp_path, workers=1, progress=False, rows=2, expert=expert
     )
     assert set(seen) == {(29,)} and dataset.load(tmp_path).observation_shape == (64, 64, 3)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from dualgoal import files
 from dualgoal.data import checks, dataset, npz
 from dualgoal.errors import UserError
 
@@ -101,7 +102,7 @@ def test_large_images_are_mapped_not_read(tmp_path, monkeypatch):
     assert np.array_equal(loaded.observations, content["observations"])
     assert loaded.provenance["shadow_size"] == 4096, "files without a record count as official"
     made = [(p, p.stat().st_mtime_ns) for p in sorted((tmp_path / "cache" / "mapped").iterdir())]
-    assert dataset.load(path).provenance["sha256"] == npz.sha256(path) and len(made) == 2
+    assert dataset.load(path).provenance["sha256"] == files.sha256(path) and len(made) == 2
     assert made == [(p, p.stat().st_mtime_ns) for p in sorted((tmp_path / "cache" / "mapped").iterdir())]
     write(tmp_path, images(30))
     os.utime(path, ns=(1, 1))
@@ -112,14 +113,14 @@ def test_large_images_are_mapped_not_read(tmp_path, monkeypatch):
 def test_maps_need_room(tmp_path, monkeypatch):
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(dataset, "MAP_ABOVE", 0)
-    monkeypatch.setattr(checks, "free_disk", lambda folder: 10)
+    monkeypatch.setattr(files, "free_disk", lambda folder: 10)
     with pytest.raises(UserError, match="set DUALGOAL_CACHE to a larger disk"):
         dataset.load(write(tmp_path, images()))
 
 
 def test_a_changed_file_no_longer_matches_its_record(tmp_path):
     path = write(tmp_path, arrays(), "a-v0.npz")
-    record = {"task": "a-v0", "seed": 3, "files": {"a-v0.npz": {"sha256": npz.sha256(path)}}}
+    record = {"task": "a-v0", "seed": 3, "files": {"a-v0.npz": {"sha256": files.sha256(path)}}}
     (tmp_path / "a-v0.json").write_text(json.dumps(record))
     assert dataset.load(path).provenance["seed"] == 3
     write(tmp_path, arrays(seed=1), "a-v0.npz")

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from dualgoal import files
 from dualgoal.data import info, npz
 from dualgoal.errors import UserError
 
@@ -25,25 +26,25 @@ def folder(tmp_path):
 
 
 def test_the_numbers(folder):
-    shown = info.info(folder)
+    shown = info.summarize(folder)
     assert json.loads(json.dumps(shown)) == shown
     train = shown["train"]
     assert (train["rows"], train["episodes"], shown["val"]["rows"]) == (40, 2, 10)
     assert train["episode_length"] == {"min": 7, "mean": 20.0, "max": 33}
     assert train["observations"]["min"][0] == -2.0 and train["observations"]["max"][1] == 21.5
     assert train["actions"]["min"] == train["actions"]["max"] == [0.5, 0.5]
-    assert train["provenance"]["sha256"] == npz.sha256(folder / f"{MAZE}.npz")
+    assert train["provenance"]["sha256"] == files.sha256(folder / f"{MAZE}.npz")
 
 
 def test_the_table(folder):
-    text = info.text(info.info(folder / f"{MAZE}.npz"))
+    text = info.text(info.summarize(folder / f"{MAZE}.npz"))
     assert "7 to 33" in text and "(40, 2) float32" in text and "-2 to 21.5" in text
 
 
 def test_the_picture(folder):
     from matplotlib.image import imread
 
-    shown = info.info(folder, plot=folder / "where")
+    shown = info.summarize(folder, plot=folder / "where")
     picture = imread(shown["plot"])
     assert shown["plot"].endswith("where.png") and picture.shape[2] == 4 and picture.std() > 0.1
 
@@ -55,8 +56,8 @@ def test_only_mazes_have_a_picture(tmp_path):
     }  # fmt: skip
     npz.save(tmp_path / "own.npz", content)
     with pytest.raises(UserError, match="only mazes have a floor plan"):
-        info.info(tmp_path, plot=tmp_path / "p.png")
-    assert "val" not in info.info(tmp_path)
+        info.summarize(tmp_path, plot=tmp_path / "p.png")
+    assert "val" not in info.summarize(tmp_path)
 
 
 def test_pictures_of_images_use_the_simulator_state(tmp_path):
@@ -67,7 +68,7 @@ def test_pictures_of_images_use_the_simulator_state(tmp_path):
     }  # fmt: skip
     npz.save(tmp_path / f"{task}.npz", content)
     with pytest.raises(UserError, match="images without 'qpos'"):
-        info.info(tmp_path, plot=tmp_path / "p.png")
+        info.summarize(tmp_path, plot=tmp_path / "p.png")
     npz.save(tmp_path / f"{task}.npz", content | {"qpos": np.ones((4, 15), np.float32)})
-    shown = info.info(tmp_path, plot=tmp_path / "p.png")
+    shown = info.summarize(tmp_path, plot=tmp_path / "p.png")
     assert (tmp_path / "p.png").stat().st_size > 1000 and shown["train"]["observations"]["max"] == 0

@@ -10,8 +10,7 @@ import mujoco  # on purpose before our package, as users do: the backend is then
 import numpy as np
 import pytest
 
-from dualgoal.data import dataset
-from dualgoal.envs import ogbench, rendering, tasks
+from dualgoal.envs import ogbench, registry, rendering, tasks, versions
 from dualgoal.errors import UserError
 
 STATE = [
@@ -49,11 +48,11 @@ def same(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
 
 @pytest.mark.parametrize("task", [*STATE, *PIXELS])
 def test_an_episode_is_a_function_of_task_and_seed(task):
-    if ogbench.is_pixels(task) and (problems := rendering.missing()).keys() >= {"egl", "osmesa"}:
+    if tasks.is_pixels(task) and (problems := rendering.missing()).keys() >= {"egl", "osmesa"}:
         pytest.skip(f"no headless rendering on this machine: {problems}")
-    steps = 2 if ogbench.is_pixels(task) else 8
+    steps = 2 if tasks.is_pixels(task) else 8
     before = np.random.get_state()  # noqa: NPY002 (the point is that nobody moves it)
-    fresh, used = ogbench.make(task, shadow_size=512), ogbench.make(task, shadow_size=512)
+    fresh, used = registry.make(task, shadow_size=512), registry.make(task, shadow_size=512)
     first, known = roll(fresh, 3, steps), tasks.TASKS[task]
     assert {obs.shape for obs in first} == {known.observation_shape} == {fresh.observation_shape}
     assert (fresh.action_dim, fresh.max_steps, fresh.num_tasks) == (known.action_dim, known.max_steps, 5)
@@ -74,13 +73,13 @@ def test_another_process_sees_the_same_episodes():
         "import sys, json, hashlib, numpy as np\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "from test_envs import roll\n"
-        "from dualgoal import envs\n"
+        "from dualgoal.envs import registry\n"
         "np.random.seed(7)\n"
-        "print(json.dumps({t: hashlib.sha256(b''.join(o.tobytes() for o in roll(envs.make(t), 3, 4))).hexdigest()"
+        "print(json.dumps({t: hashlib.sha256(b''.join(o.tobytes() for o in roll(registry.make(t), 3, 4))).hexdigest()"
         " for t in sys.argv[2:]}))\n"
     )
     here = {
-        task: hashlib.sha256(b"".join(o.tobytes() for o in roll(ogbench.make(task), 3, 4))).hexdigest()
+        task: hashlib.sha256(b"".join(o.tobytes() for o in roll(registry.make(task), 3, 4))).hexdigest()
         for task in STATE
     }
     folder = str(Path(__file__).parent)
@@ -89,7 +88,7 @@ def test_another_process_sees_the_same_episodes():
 
 
 def test_tasks_differ_and_a_drawn_task_follows_the_seed():
-    env = ogbench.make("pointmaze-large-navigate-v0")
+    env = registry.make("pointmaze-large-navigate-v0")
     assert env.num_tasks == 5 and env.max_steps == 1000
     episodes = [env.reset(0, k) for k in range(1, 6)]
     assert len({(*obs, *info["goal"]) for obs, info in episodes}) == 5
@@ -101,7 +100,7 @@ def test_tasks_differ_and_a_drawn_task_follows_the_seed():
 
 
 def test_start_and_goal_have_their_own_noise():
-    env = ogbench.make("pointmaze-medium-navigate-v0")
+    env = registry.make("pointmaze-medium-navigate-v0")
     offsets = []
     for seed in range(30):
         obs, info = env.reset(seed, 1)
@@ -114,11 +113,11 @@ def test_start_and_goal_have_their_own_noise():
 
 
 def test_episodes_end_at_the_limit_and_at_the_goal():
-    env = ogbench.make("cube-single-play-v0")
+    env = registry.make("cube-single-play-v0")
     env.reset(0, 1)
     flags = [env.step(np.zeros(5))[2:4] for _ in range(env.max_steps)]
     assert flags[-1] == (False, True) and not any(truncated for _, truncated in flags[:-1])
-    maze = ogbench.make("pointmaze-medium-navigate-v0")
+    maze = registry.make("pointmaze-medium-navigate-v0")
     maze.reset(0, 3)
     maze.raw.set_xy(maze.raw.cur_goal_xy)
     _, reward, terminated, _, info = maze.step(np.zeros(2))
@@ -128,7 +127,7 @@ def test_episodes_end_at_the_limit_and_at_the_goal():
 def test_shadow_size_reaches_the_renderer():
     if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
-    maze = ogbench.make("visual-antmaze-medium-navigate-v0", shadow_size=256)
+    maze = registry.make("visual-antmaze-medium-navigate-v0", shadow_size=256)
     assert maze.raw.model.vis.quality.shadowsize == 256
     obs, info = maze.reset(0, 1)
     assert obs.shape == (64, 64, 3) and obs.dtype == np.uint8 and obs.std() > 5
@@ -155,7 +154,7 @@ def test_maze_geometry_and_paths():
 
 
 def test_maze_steps_agree_with_ogbench():
-    env = ogbench.make("pointmaze-large-navigate-v0").raw
+    env = registry.make("pointmaze-large-navigate-v0").raw
     maze = ogbench.maze("pointmaze-large-navigate-v0")
     for goal in maze.vertices[::4]:
         for here in maze.cells:
@@ -167,24 +166,24 @@ def test_maze_steps_agree_with_ogbench():
 @pytest.mark.parametrize("name", ["cube-sinlge-play-v0", "cube-single-v0", "nonsense", "antmaze-teleport-navigate-v0"])
 def test_unknown_tasks_are_named(name):
     with pytest.raises(UserError, match=f"unknown task '{name}'"):
-        ogbench.make(name)
+        registry.make(name)
 
 
 def test_mismatched_simulators_are_named():
-    here = dataset.simulators()
+    here = versions.simulators()
     made = {"versions": {"mujoco": "3.1.6", "ogbench": here["ogbench"]}, "shadow_size": 512}
-    with pytest.warns(dataset.Mismatch, match=rf"mujoco 3\.1\.6.*mujoco {here['mujoco']}"):
-        ogbench.make("pointmaze-medium-navigate-v0", made_with=made)
-    (line,) = dataset.mismatches({"versions": here, "shadow_size": 512}, shadow_size=4096)
+    with pytest.warns(versions.Mismatch, match=rf"mujoco 3\.1\.6.*mujoco {here['mujoco']}"):
+        registry.make("pointmaze-medium-navigate-v0", made_with=made)
+    (line,) = versions.mismatches({"versions": here, "shadow_size": 512}, shadow_size=4096)
     assert "512" in line and "4096" in line
-    assert dataset.mismatches({"versions": here, "shadow_size": 512}) == dataset.mismatches({}) == []
+    assert versions.mismatches({"versions": here, "shadow_size": 512}) == versions.mismatches({}) == []
     assert here["mujoco"] == mujoco.__version__
 
 
 def test_a_dataset_is_rendered_as_it_was_made():
     if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
-    env = ogbench.make("visual-antmaze-medium-navigate-v0", made_with={"shadow_size": 128})
+    env = registry.make("visual-antmaze-medium-navigate-v0", made_with={"shadow_size": 128})
     assert env.raw.model.vis.quality.shadowsize == 128
 
 
@@ -192,7 +191,7 @@ def test_no_renderer_is_said_in_one_line(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "disable")
     monkeypatch.setattr(rendering, "missing", lambda: {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"})
     with pytest.raises(UserError, match=r"visual-cube-single-play-v0.*libEGL\.so\.1.*libOSMesa\.so\.8.*libosmesa6"):
-        ogbench.make("visual-cube-single-play-v0")
+        registry.make("visual-cube-single-play-v0")
 
 
 def test_the_backend_is_chosen_but_never_overruled(monkeypatch):

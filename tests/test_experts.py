@@ -34,7 +34,9 @@ def test_gelu_matches_jax():
 def test_a_file_collects_and_is_recorded(tmp_path):
     file = tmp_path / "e.safetensors"
     save_file(WALK, file)
-    generate.generate("antmaze-medium-navigate-v0", 1, tmp_path / "d", workers=1, progress=False, rows=5, expert=file)
+    generate.generate_dataset(
+        "antmaze-medium-navigate-v0", 1, tmp_path / "d", workers=1, progress=False, rows=5, expert=file
+    )
     plan = dataset.load(tmp_path / "d").provenance["plan"]
     assert len(plan["expert"]) == 64
 

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
+from dualgoal import files
 from dualgoal.data import dataset, download, npz
 from dualgoal.errors import UserError
 
@@ -92,14 +93,14 @@ def got(folder) -> dict[str, bytes]:
 
 
 def test_both_files_arrive_and_are_recorded(server, tmp_path):
-    file = download.fetch(TASK, tmp_path / "d", mirrors=[server.url])
+    file = download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url])
     assert got(tmp_path / "d") == server.files and file.name == f"{TASK}.npz"
     record = json.loads((tmp_path / "d" / f"{TASK}.json").read_text())
     assert record["source"] == "downloaded" and set(record["files"]) == set(server.files)
     loaded = dataset.load(tmp_path / "d")
-    assert loaded.episodes == 20 and loaded.provenance["sha256"] == npz.sha256(file)
+    assert loaded.episodes == 20 and loaded.provenance["sha256"] == files.sha256(file)
     asked = len(server.asked)
-    download.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
     assert len(server.asked) == asked, "what is there is not asked for again"
 
 
@@ -109,7 +110,7 @@ def test_a_dropped_connection_is_resumed(server, tmp_path):
         return True
 
     server.misbehave = drop
-    download.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
     assert got(tmp_path / "d") == server.files
     starts = [start for name, start in server.asked if name == f"{TASK}.npz"]
     assert len(starts) > 2 and starts == sorted(starts) and starts[1] == 6000
@@ -119,7 +120,7 @@ def test_a_dropped_connection_is_resumed(server, tmp_path):
 def test_an_earlier_download_is_continued(server, tmp_path):
     partial = tmp_path / f"{TASK}.npz.partial"
     partial.write_bytes(server.files[f"{TASK}.npz"][:5000])
-    download.fetch(TASK, tmp_path, mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, tmp_path, mirrors=[server.url], progress=False)
     assert (f"{TASK}.npz", 5000) in server.asked and got(tmp_path) == server.files
 
 
@@ -127,7 +128,7 @@ def test_a_download_that_was_whole_but_not_yet_named_is_kept(server, tmp_path):
     folder = tmp_path / "d"
     folder.mkdir()
     (folder / f"{TASK}.npz.partial").write_bytes(server.files[f"{TASK}.npz"])
-    download.fetch(TASK, folder, mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, folder, mirrors=[server.url], progress=False)
     assert got(folder) == server.files
 
 
@@ -142,7 +143,7 @@ def test_a_server_without_ranges_starts_over(server, tmp_path):
         return False
 
     server.misbehave = drop_once
-    download.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
     assert got(tmp_path / "d") == server.files
 
 
@@ -156,7 +157,7 @@ def test_errors_that_pass_are_waited_out(server, tmp_path):
         return bool(code)
 
     server.misbehave = refuse
-    download.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
     assert got(tmp_path / "d") == server.files
 
 
@@ -175,7 +176,7 @@ def test_errors_that_pass_are_waited_out(server, tmp_path):
 def test_a_hopeless_mirror_is_one_line_and_leaves_no_dataset(server, tmp_path, how, message):
     server.misbehave = how
     with pytest.raises(UserError, match=message) as caught:
-        download.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
     assert "\n" not in str(caught.value) and server.url in str(caught.value)
     assert not list((tmp_path / "d").glob("*.npz"))
 
@@ -183,40 +184,40 @@ def test_a_hopeless_mirror_is_one_line_and_leaves_no_dataset(server, tmp_path, h
 def test_the_next_mirror_is_tried(server, tmp_path, monkeypatch):
     monkeypatch.setenv("DUALGOAL_MIRRORS", f"{server.url}/nowhere-to-be-found/.. http://127.0.0.1:9 {server.url}/b/")
     server.misbehave = lambda request, body, start: "/b/" not in request.path and (request.send_error(403) or True)
-    download.fetch(TASK, tmp_path / "d", progress=False)
+    download.fetch_dataset(TASK, tmp_path / "d", progress=False)
     assert got(tmp_path / "d") == server.files
 
 
 def test_a_known_digest_is_verified(server, tmp_path):
     folder = tmp_path / "d"
-    download.fetch(TASK, folder, mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, folder, mirrors=[server.url], progress=False)
     (folder / f"{TASK}.npz").unlink()
     changed = tmp_path / "changed.npz"
     with np.load(folder / f"{TASK}-val.npz") as file:
         npz.save(changed, dict(file))
     server.files[f"{TASK}.npz"] = changed.read_bytes()
     with pytest.raises(UserError, match="SHA-256 is not the known"):
-        download.fetch(TASK, folder, mirrors=[server.url], progress=False)
+        download.fetch_dataset(TASK, folder, mirrors=[server.url], progress=False)
     assert not (folder / f"{TASK}.npz").exists()
 
 
 def test_the_folder_comes_from_the_environment(server, tmp_path, monkeypatch):
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
-    file = download.fetch(TASK, mirrors=[server.url], progress=False)
+    file = download.fetch_dataset(TASK, mirrors=[server.url], progress=False)
     assert file == tmp_path / "cache" / "datasets" / f"{TASK}.npz"
     monkeypatch.delenv("DUALGOAL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setattr("sys.platform", "linux")
-    assert dataset.cache_folder() == tmp_path / "xdg" / "dualgoal"
+    assert files.cache_folder() == tmp_path / "xdg" / "dualgoal"
 
 
 def test_a_full_disk_is_said_before_downloading(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("dualgoal.data.checks.free_disk", lambda folder: 100)
-    with pytest.raises(UserError, match="GiB free"):
-        download.fetch(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    monkeypatch.setattr("dualgoal.files.free_disk", lambda folder: 100)
+    with pytest.raises(UserError, match="GiB are free"):
+        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
 
 
 def test_unknown_tasks_are_not_asked_for(server, tmp_path):
     with pytest.raises(UserError, match="unknown task 'pointmaze-medum-navigate-v0'; did you mean"):
-        download.fetch("pointmaze-medum-navigate-v0", tmp_path, mirrors=[server.url])
+        download.fetch_dataset("pointmaze-medum-navigate-v0", tmp_path, mirrors=[server.url])
     assert not server.asked

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from dualgoal.collect.lightsout import view_dataset
 from dualgoal.envs import lightsout_puzzle
-from dualgoal.envs.lightsout import ANCHORS, Seeded, View
+from dualgoal.envs.lightsout import ANCHORS, SeededLightsOut, View
 from dualgoal.envs.lightsout_puzzle import Puzzle
 from dualgoal.errors import UserError
 from dualgoal.files import read_rows
@@ -37,14 +38,14 @@ def test_a_view_is_its_name():
 
 def test_ideal_views_hold_distances():
     view, scaled = View(Puzzle(4, 5), True), View(Puzzle(4, 5), True, "standardised")
-    data = view.dataset(episodes=200, length=25, seed=0)
+    data = view_dataset(view, episodes=200, length=25, seed=0)
     assert data.observations.shape == (200 * 26, ANCHORS) and data.action_dim == 20
     assert data.observations.min() >= 0 and data.observations.max() <= 20
     assert abs(data.observations.mean() - 10) < 0.1
-    other = scaled.dataset(episodes=200, length=25, seed=0)
+    other = view_dataset(scaled, episodes=200, length=25, seed=0)
     assert abs(other.observations.mean()) < 0.05 and abs(other.observations.std() - 1) < 0.05
     assert data.provenance["sha256"] != other.provenance["sha256"]
-    bits = View(Puzzle(4, 5)).dataset(episodes=200, length=25, seed=0)
+    bits = view_dataset(View(Puzzle(4, 5)), episodes=200, length=25, seed=0)
     np.testing.assert_array_equal(bits.actions, data.actions)
     np.testing.assert_array_equal(np.asarray(view(bits.observations)), data.observations)
     assert (View(Puzzle(4, 5), True, anchor_seed=1).anchors != view.anchors).any()
@@ -73,7 +74,7 @@ def test_a_run_is_an_ordinary_run(solved):
 
 
 def test_on_device_and_environment_agree(solved):
-    env = Seeded(directory.read_run(solved).task)
+    env = SeededLightsOut(directory.read_run(solved).task)
     for step in directory.steps(solved):
         loaded = policy.load(solved, seed=1, step=step)
         for row in [r for r in read_rows(solved / "eval.jsonl") if r["step"] == step and r["seed"] == 1]:
@@ -147,7 +148,7 @@ def test_bad_input_says_what_is_possible(use, words):
 
 def test_evaluation_tasks_are_the_published_ones():
     starts, goals = lightsout_puzzle.task_boards(Puzzle(4, 6))
-    env = Seeded("lightsout-4x6")
+    env = SeededLightsOut("lightsout-4x6")
     for task in range(5):
         board, info = env.reset(seed=0, task_id=task + 1)
         np.testing.assert_array_equal(board, starts[task])

@@ -112,7 +112,7 @@ def test_a_second_process_is_refused(tmp_path):
 
 
 def test_the_lock_dies_with_its_process(tmp_path):
-    code = f"from dualgoal.store import lock; from pathlib import Path; f = lock(Path({str(tmp_path / 'lock')!r}));"
+    code = f"from dualgoal.files import locked; from pathlib import Path; f = locked(Path({str(tmp_path / 'lock')!r}));"
     code += "print('held', flush=True); import time; time.sleep(60)"
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal.collect import behaviours
-from dualgoal.envs import ogbench
+from dualgoal.envs import ogbench, registry
 
 FAMILIES = (
     "pointmaze-medium-navigate-v0", "pointmaze-large-navigate-v0", "cube-single-play-v0", "cube-double-play-v0",
@@ -164,7 +164,7 @@ def _timed(pipes: list[Any], k: int) -> tuple[float, float]:
 
 def shadow_sizes(task: str, images: int) -> dict[str, Any]:
     """What a smaller shadow map changes in the same images, and what it saves on this machine's renderer."""
-    small, large = (ogbench.make(task, shadow_size=size) for size in (512, 4096))
+    small, large = (registry.make(task, shadow_size=size) for size in (512, 4096))
     difference, spent = [], []
     for seed in range(images):
         pair = [env.reset(seed, 1)[0].astype(float) for env in (small, large)]

@@ -34,7 +34,7 @@ def demo(out: str | Path = "demo", *, workers: int | None = None, **changes: Any
     say = lambda text: print(f"[{time.monotonic() - began:4.0f} s] {text}", flush=True)
     episodes = changes.pop("data_episodes", DATA_EPISODES)
     say(f"making {episodes} episodes of {TASK}")
-    generate.generate(TASK, episodes, out / "data", workers=workers)
+    generate.generate_dataset(TASK, episodes, out / "data", workers=workers)
     rows: dict[str, list[Row]] = {}
     for rep, options in SMALL_REP.items():
         run = settings.preset(TASK, rep, "gcivl", **(SMALL | options | changes))

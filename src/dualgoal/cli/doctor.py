@@ -80,9 +80,9 @@ def _free_memory() -> float | None:
 
 
 def _disk() -> dict[str, Any]:
-    from dualgoal.data import dataset
+    from dualgoal.files import cache_folder
 
-    folder = dataset.cache_folder()
+    folder = cache_folder()
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     return {"cache": str(folder), "free_gib": round(shutil.disk_usage(existing).free / GIB, 1)}
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from dualgoal import registry
 from dualgoal.envs import tasks
-from dualgoal.paper import tables
+from dualgoal.paper import settings, tables
 
 Entry = dict[str, Any]
 What = Literal["reps", "algos", "tasks", "tables"]
@@ -18,7 +18,10 @@ def entries(what: What) -> list[Entry]:
     if what in ("reps", "algos"):
         return [_part(name, cls) for name, cls in (registry.reps() if what == "reps" else registry.algos()).items()]
     if what == "tasks":
-        return [dataclasses.asdict(task) for task in tasks.TASKS.values()]
+        return [
+            dataclasses.asdict(task) | dataclasses.asdict(settings.task_settings(name))
+            for name, task in tasks.TASKS.items()
+        ]
     return [
         {
             "name": table.name,

@@ -53,7 +53,7 @@ def data_generate(
     """
     from dualgoal.collect import generate
 
-    file = generate.generate(
+    file = generate.generate_dataset(
         task, episodes, out, seed, workers, not quiet, rows=rows, expert=expert, shadow_size=shadow_size
     )
     print(file)
@@ -69,7 +69,7 @@ def data_fetch(task: str, /, out: Path | None = None, mirror: tuple[str, ...] = 
     """
     from dualgoal.data import download
 
-    print(download.fetch(task, out, mirrors=mirror or None, progress=not quiet))
+    print(download.fetch_dataset(task, out, mirrors=mirror or None, progress=not quiet))
 
 
 def data_info(path: Path, /, json: bool = False, plot: Path | None = None, task: str | None = None) -> None:
@@ -82,7 +82,7 @@ def data_info(path: Path, /, json: bool = False, plot: Path | None = None, task:
     """
     from dualgoal.data import info
 
-    show(info.info(path, task=task, plot=plot), json, info.text)
+    show(info.summarize(path, task=task, plot=plot), json, info.text)
 
 
 def data_import(

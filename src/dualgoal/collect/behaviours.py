@@ -19,6 +19,7 @@ import numpy as np
 from dualgoal.collect.experts import Expert
 from dualgoal.envs import ogbench
 from dualgoal.envs.mazes import Cell
+from dualgoal.envs.tasks import MANIPULATION, family
 from dualgoal.errors import UserError
 
 Episode = dict[str, np.ndarray]
@@ -36,7 +37,7 @@ def skills(task: str) -> dict[str, tuple[int, int]]:
         "antmaze": {"walk": (29, 8)},
         "humanoidmaze": {"walk": (69, 21)},
         "antsoccer": {"walk": (29, 8), "dribble": (42, 8)},
-    }.get(ogbench.family(task), {})
+    }.get(family(task), {})
 
 
 def check(task: str, experts: Mapping[str, Expert]) -> None:
@@ -44,8 +45,8 @@ def check(task: str, experts: Mapping[str, Expert]) -> None:
     ogbench.check(task)
     if not task.endswith(("-navigate-v0", "-play-v0")):
         raise UserError(f"'{task}': only navigate and play datasets can be generated; fetch this one instead")
-    if ogbench.family(task) in SIZES and not any(size in task for size in SIZES[ogbench.family(task)]):
-        sizes = " and ".join(SIZES[ogbench.family(task)])
+    if family(task) in SIZES and not any(size in task for size in SIZES[family(task)]):
+        sizes = " and ".join(SIZES[family(task)])
         raise UserError(f"'{task}': of this family only {sizes} can be generated; fetch this one instead")
     if missing := [skill for skill in skills(task) if skill not in experts]:
         raise UserError(
@@ -57,13 +58,12 @@ def check(task: str, experts: Mapping[str, Expert]) -> None:
 def make(task: str, shadow_size: int | None, experts: Mapping[str, Expert]) -> Collector:
     """The collector of a task's main dataset (navigate or play)."""
     check(task, experts)
-    family = ogbench.family(task)
-    if family in ("cube", "scene", "puzzle"):
+    if family(task) in MANIPULATION:
         return Play(task, ogbench.build(task, shadow_size=shadow_size, mode="data_collection", terminate_at_goal=False))
     env = ogbench.build(task, shadow_size=shadow_size, terminate_at_goal=False)
-    if family == "pointmaze":
+    if family(task) == "pointmaze":
         return NavigatePoint(task, env)
-    return Soccer(task, env, experts) if family == "antsoccer" else Navigate(task, env, experts["walk"])
+    return Soccer(task, env, experts) if family(task) == "antsoccer" else Navigate(task, env, experts["walk"])
 
 
 @dataclass
@@ -239,7 +239,7 @@ class Play:
 
     def __init__(self, task: str, env: Any):
         self.env, self.task = env, task
-        self.family = ogbench.family(task)
+        self.family = family(task)
 
     def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]:
         rejected = 0

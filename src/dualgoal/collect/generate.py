@@ -6,56 +6,37 @@ all are there they are joined into `TASK.npz` and `TASK-val.npz` with a JSON tha
 """
 
 import functools
-import importlib.metadata
 import json
 import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dualgoal import machine
 from dualgoal import workers as crew
 from dualgoal.collect import behaviours, experts
-from dualgoal.data import npz
-from dualgoal.data.dataset import OFFICIAL_SHADOW_SIZE, read_record, record_path, simulators
+from dualgoal.data import npz, origin
+from dualgoal.data.origin import FileFacts, Item, Origin, Plan
+from dualgoal.data.paths import SPLITS, DatasetFiles
 from dualgoal.envs import ogbench
+from dualgoal.envs.tasks import TASKS, family, is_pixels
+from dualgoal.envs.versions import OFFICIAL_SHADOW_SIZE, simulators
 from dualgoal.errors import UserError
+from dualgoal.files import locked, make_folder, move_into_place, read_text, sha256, typed, write_atomic
 
 SHADOW_SIZE = 512  # of images made here: three times faster on a GPU than 4096, and 0.05 of 255 different per pixel
 DEFAULT_ROWS = 1001
-SPLITS = ("train", "val")
 
 Experts = Mapping[str, experts.Expert]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything that decides the bytes of a generated dataset."""
-
-    task: str
-    seed: int
-    episodes: int  # of training data
-    rows: int  # per episode
-    shadow_size: int | None  # None for states
-    renderer: str | None
-    expert: str | None  # SHA-256 of the file, or the name of a function
-    versions: dict[str, str]
-
-    @property
-    def items(self) -> list[tuple[str, int]]:
-        """All episodes, training first."""
-        counts = {"train": self.episodes, "val": max(1, self.episodes // 10)}
-        return [(split, k) for split in SPLITS for k in range(counts[split])]
-
-    def generator(self, split: str, episode: int) -> np.random.Generator:
-        return np.random.default_rng([self.seed, SPLITS.index(split), episode])
-
-
-def generate(
+def generate_dataset(
     task: str,
     episodes: int,
     out: str | Path,
@@ -69,47 +50,53 @@ def generate(
 ) -> Path:
     """Make `episodes` training and a tenth as many validation episodes in folder `out`; returns the training file.
 
-    Calling it again after an interruption resumes; after completion it does nothing. `rows` is the stored length of an
-    episode (default: the official one); `expert` is a file, or callables by skill, for the families that need one.
+    Calling it again after an interruption resumes; after completion it does nothing. A second process with the same
+    target waits for the first. `rows` is the stored length of an episode (default: the official one); `expert` is a
+    file, or callables by skill, for the families that need one.
     """
-    folder = Path(out).expanduser()
     plan, skills = _plan(task, episodes, seed, rows, shadow_size, expert)
-    target, parts = folder / f"{task}.npz", folder / f".{task}.parts"
-    if _complete(plan, target, parts):
+    files = DatasetFiles(Path(out).expanduser(), task)
+    if workers is not None and workers < 1:
+        raise UserError(f"workers is {workers}; it must be at least 1")
+    make_folder(files.folder)
+    with locked(files.lock, wait=True):
+        parts = files.folder / f".{task}.parts"
+        if not _complete(plan, files, parts):
+            _generate(plan, skills, parts, workers or machine.cores(), progress)
+            _join(plan, parts, files)
         shutil.rmtree(parts, ignore_errors=True)
-        return target
+    return files.train
+
+
+def _generate(plan: Plan, skills: Experts, parts: Path, workers: int, progress: bool) -> None:
+    """Collect all episodes that are not in the folder `parts` yet."""
     done = _resume(plan, parts)
     pending = [item for item in plan.items if item not in done]
-    workers = _workers(workers, len(pending))
+    workers = max(1, min(workers, len(pending)))
     with _bar(plan, progress, len(done)) as advance:
         work = functools.partial(_collect, plan, skills, parts)
         if workers > 1:
             crew.run(work, [pending[w::workers] for w in range(workers)], advance, _defined_in_script(skills))
         else:
             work(pending, advance)
-    _join(plan, parts, target)
-    shutil.rmtree(parts)
-    return target
 
 
 def _plan(
     task: str, episodes: int, seed: int, rows: int | None, shadow_size: int | None, expert: str | Path | Experts | None
 ) -> tuple[Plan, Experts]:
-    from dualgoal.envs.tasks import TASKS
-
     known = TASKS.get(task)
     rows = rows or (known.rows_per_episode if known else DEFAULT_ROWS)
     for name, value, least in (("episodes", episodes, 1), ("rows", rows, 2), ("seed", seed, 0)):
         if value < least:
             raise UserError(f"'{task}': {name} is {value}; it must be at least {least}")
     ogbench.check(task)
-    pixels = ogbench.is_pixels(task)
+    pixels = is_pixels(task)
     skills, policy = _experts(task, expert)
     behaviours.check(task, skills)
     plan = Plan(
         task, seed, episodes, rows, (shadow_size or OFFICIAL_SHADOW_SIZE) if pixels else None,
         os.environ.get("MUJOCO_GL") if pixels else None, policy,
-        {**simulators(), "dualgoal": importlib.metadata.version("dualgoal"), "numpy": np.__version__},
+        {**simulators(), "dualgoal": metadata.version("dualgoal"), "numpy": np.__version__},
     )  # fmt: skip
     return plan, skills
 
@@ -120,7 +107,7 @@ def _experts(task: str, expert: str | Path | Experts | None) -> tuple[Experts, s
         return {}, None
     if isinstance(expert, str | Path):
         file = Path(expert).expanduser()
-        return experts.load(file, needed), npz.sha256(file)
+        return experts.load(file, needed), sha256(file)
     return expert, ", ".join(f"{skill}: {getattr(f, '__qualname__', type(f).__name__)}" for skill, f in expert.items())
 
 
@@ -128,43 +115,39 @@ def _defined_in_script(skills: Experts) -> bool:
     return any("__main__" in (getattr(f, "__module__", ""), type(f).__module__) for f in skills.values())
 
 
-def _workers(asked: int | None, pending: int) -> int:
-    if asked is not None and asked < 1:
-        raise UserError(f"workers is {asked}; it must be at least 1")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(asked or cores, pending))
-
-
-def _complete(plan: Plan, target: Path, parts: Path) -> bool:
-    """Whether this very dataset is there already; anything else under its names is the user's, not ours to replace."""
-    names = [target, _val(target), record_path(target)]
-    if not any(path.exists() for path in names) or (_same(plan, parts) and not target.exists()):
+def _complete(plan: Plan, files: DatasetFiles, parts: Path) -> bool:
+    """Whether this very dataset is there already; anything else under its names is not ours to replace."""
+    paths = [files.train, files.val, files.origin]
+    if not any(path.exists() for path in paths) or (not files.train.exists() and _read_plan(parts) == plan):
         return False
-    if all(path.exists() for path in names) and read_record(target).get("plan") == asdict(plan):
+    if all(path.exists() for path in paths) and origin.read(files).plan == plan:
         return True
     raise UserError(
-        f"{target}: already there, made in another way (episodes, seed, versions, ...); "
+        f"{files.train}: already there, made in another way (episodes, seed, versions, ...); "
         "remove it with its -val.npz and .json, or choose another folder"
     )
 
 
-def _val(target: Path) -> Path:
-    return target.with_name(f"{target.stem}-val.npz")
+def _read_plan(parts: Path) -> Plan | None:
+    """The plan of an unfinished generation."""
+    path = parts / "plan.json"
+    if not path.is_file():
+        return None
+    try:
+        return typed(json.loads(read_text(path)), Plan, "plan")
+    except ValueError as problem:
+        raise UserError(f"{path}: not readable ({problem}); remove that folder") from problem
 
 
-def _same(plan: Plan, parts: Path) -> bool:
-    note = parts / "plan.json"
-    return note.is_file() and json.loads(note.read_text()) == asdict(plan)
-
-
-def _resume(plan: Plan, parts: Path) -> set[tuple[str, int]]:
+def _resume(plan: Plan, parts: Path) -> set[Item]:
     """Episodes already collected for this plan; a damaged one is collected again."""
-    if not _same(plan, parts):
-        if (parts / "plan.json").is_file():
-            raise UserError(f"{parts}: an unfinished generation with other settings; finish it, or remove that folder")
+    unfinished = _read_plan(parts)
+    if unfinished is None:
         shutil.rmtree(parts, ignore_errors=True)  # without its plan nothing in there can be trusted
-        parts.mkdir(parents=True)
-        _write_text(parts / "plan.json", json.dumps(asdict(plan), indent=1))
+        make_folder(parts)
+        write_atomic(parts / "plan.json", json.dumps(asdict(plan), indent=1).encode())
+    elif unfinished != plan:
+        raise UserError(f"{parts}: an unfinished generation with other settings; finish it, or remove that folder")
     done = set()
     for item in plan.items:
         path = _part(parts, item)
@@ -177,72 +160,64 @@ def _resume(plan: Plan, parts: Path) -> set[tuple[str, int]]:
     return done
 
 
-def _part(parts: Path, item: tuple[str, int]) -> Path:
+def _part(parts: Path, item: Item) -> Path:
     return parts / f"{item[0]}-{item[1]:06d}.npz"
 
 
-def _write_text(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
-
-
-def _collect(plan: Plan, skills: Experts, parts: Path, items: list[tuple[str, int]], advance: crew.Report) -> None:
+def _collect(plan: Plan, skills: Experts, parts: Path, pending: list[Item], advance: crew.Report) -> None:
     """Collect episodes in this process, each written whole or not at all."""
-    if not items:
+    if not pending:
         return
     collect = behaviours.make(plan.task, plan.shadow_size, skills)
-    for item in items:
+    for item in pending:
         episode, counts = collect(plan.generator(*item), plan.rows)
         note = np.frombuffer(json.dumps(counts, sort_keys=True).encode(), np.uint8)
         npz.save(_part(parts, item), {**episode, "counts": note}, level=0)  # joined and compressed at the end
         advance(plan.rows)
 
 
-def _join(plan: Plan, parts: Path, target: Path) -> None:
+def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
     """Stream the episodes into the two files and write the record; the training file, put there last, says 'done'."""
-    files, counts = {}, Counter[str]()
-    for split, name in zip(SPLITS, (target.name, _val(target).name), strict=True):
-        items = [item for item in plan.items if item[0] == split]
-        digests = _join_split(plan, parts, items, parts / name)
-        files[name] = {
-            "episodes": len(items), "rows": plan.rows * len(items), "sha256": npz.sha256(parts / name),
-            "arrays": digests,
-        }  # fmt: skip
-        for item in items:
+    facts, counts = {}, Counter[str]()
+    for split in SPLITS:
+        target, own = parts / files.split(split).name, [item for item in plan.items if item[0] == split]
+        digests = _join_split(plan, parts, own, target)
+        facts[target.name] = FileFacts(
+            episodes=len(own), rows=plan.rows * len(own), sha256=sha256(target), arrays=digests
+        )
+        for item in own:
             with npz.Archive(_part(parts, item)) as part:
                 counts.update(json.loads(part.read("counts").tobytes()))
-    record = {
-        "task": plan.task, "source": "generated", "collector": _collector_name(plan.task), "seed": plan.seed,
-        "versions": plan.versions, **({"shadow_size": plan.shadow_size} if plan.shadow_size else {}),
-        "counts": {"episodes": len(plan.items), **dict(sorted(counts.items()))}, "files": files, "plan": asdict(plan),
-    }  # fmt: skip
-    os.replace(parts / _val(target).name, _val(target))
-    _write_text(record_path(target), json.dumps(record, indent=1) + "\n")
-    os.replace(parts / target.name, target)
+    record = Origin(
+        task=plan.task, source="generated", collector=_collector_name(plan.task), seed=plan.seed,
+        versions=plan.versions, shadow_size=plan.shadow_size,
+        counts={"episodes": len(plan.items), **dict(sorted(counts.items()))}, files=facts, plan=plan,
+    )  # fmt: skip
+    move_into_place(parts / files.val.name, files.val)
+    origin.write(files, record)
+    move_into_place(parts / files.train.name, files.train)
 
 
-def _join_split(plan: Plan, parts: Path, items: list[tuple[str, int]], file: Path) -> dict[str, str]:
-    with npz.Archive(_part(parts, items[0])) as first:
+def _join_split(plan: Plan, parts: Path, own: list[Item], file: Path) -> dict[str, str]:
+    with npz.Archive(_part(parts, own[0])) as first:
         members = {key: m for key, m in first.members.items() if key != "counts"}
-    level = 1 if ogbench.is_pixels(plan.task) else 6  # images are large and hardly shrink further
+    level = 1 if is_pixels(plan.task) else 6  # images are large and hardly shrink further
 
     def rows_of(key: str) -> Iterator[np.ndarray]:
-        for item in items:
+        for item in own:
             with npz.Archive(_part(parts, item)) as part:
                 yield part.read(key)
 
-    with npz.Writer(file, level) as out:
+    with npz.writing(file, level) as out:
         return {
-            key: out.add(key, (plan.rows * len(items), *m.shape[1:]), m.dtype, rows_of(key))
-            for key, m in members.items()
+            key: out.add(key, (plan.rows * len(own), *m.shape[1:]), m.dtype, rows_of(key)) for key, m in members.items()
         }
 
 
 def _collector_name(task: str) -> str:
     if behaviours.skills(task):
         return "route + expert"
-    return "direction oracle" if ogbench.family(task) == "pointmaze" else "plan oracle"
+    return "direction oracle" if family(task) == "pointmaze" else "plan oracle"
 
 
 class _bar:

@@ -1,29 +1,20 @@
-"""What a dataset must satisfy before anything trains on it; each check gives one line naming file, key and row.
+"""What a dataset must satisfy before anything trains on it; each failed check is one line naming file, key and row.
 
-Shapes and types are judged from the archive's headers, before anything large is read; values in blocks of rows, so
-that a memory-mapped file is never pulled into memory. The rules are those of section 2.1 of the method.
+Shapes and types are checked from the archive's headers, before anything large is read; values in blocks of rows, so
+that a memory-mapped file is never read into memory as a whole. The rules are those of section 2.1 of the method.
 """
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dualgoal.data.npz import Archive
+from dualgoal.envs.tasks import TASKS
 from dualgoal.errors import UserError
-
-if TYPE_CHECKING:
-    from dualgoal.data.dataset import Dataset
 
 REQUIRED = ("observations", "actions", "terminals")
 SLACK = 1e-5  # float32 rounding of clipped actions
 _ROWS = 1 << 16
-
-
-def free_disk(folder: Path) -> int:
-    return shutil.disk_usage(folder).free
 
 
 def members(archive: Archive) -> None:
@@ -90,12 +81,17 @@ def _finite(name: str, key: str, array: np.ndarray) -> None:
             raise UserError(f"{name}: '{key}' is {value} in row {row}; expected finite numbers")
 
 
-def _episode_ends(name: str, terminals: np.ndarray) -> np.ndarray:
-    odd = (terminals != 0) & (terminals != 1)
+def booleans(name: str, key: str, array: np.ndarray) -> np.ndarray:
+    """An array of zeros and ones as booleans; anything else in it is refused, NaN included."""
+    odd = (array != 0) & (array != 1)
     if odd.any():
         row = int(np.argmax(odd))
-        raise UserError(f"{name}: 'terminals' is {terminals[row]} in row {row}; expected 0 or 1")
-    ends = terminals.astype(bool)
+        raise UserError(f"{name}: '{key}' is {array[row]} in row {row}; expected 0 or 1")
+    return array.astype(bool)
+
+
+def _episode_ends(name: str, terminals: np.ndarray) -> np.ndarray:
+    ends = booleans(name, "terminals", terminals)
     if not ends.any():
         raise UserError(f"{name}: 'terminals' has no episode end; expected at least one True")
     if not ends[-1]:
@@ -129,26 +125,18 @@ def _discrete(name: str, actions: np.ndarray) -> np.ndarray:
     return actions.astype(np.int32, copy=False)
 
 
-def fits(
-    dataset: "Dataset", observation_shape: tuple[int, ...], action_dim: int, task: str, name: str = "the dataset"
-) -> None:
-    """Raise if a dataset cannot belong to an environment with these sizes."""
-    if tuple(dataset.observation_shape) != tuple(observation_shape):
+def fits_task(name: str, task: str, observation_shape: tuple[int, ...], action_dim: int) -> None:
+    """Raise if a dataset does not fit a task of the paper; other tasks are checked when their environment is made."""
+    known = TASKS.get(task)
+    if known is None:
+        return
+    if observation_shape != known.observation_shape:
         raise UserError(
-            f"{name}: 'observations' have shape {tuple(dataset.observation_shape)} but {task} gives "
-            f"{tuple(observation_shape)}; is this another task's data?"
-        )
-    if dataset.action_dim != action_dim:
-        raise UserError(
-            f"{name}: 'actions' have size {dataset.action_dim} but {task} takes {action_dim}; "
+            f"{name}: 'observations' have shape {observation_shape} but {task} gives {known.observation_shape}; "
             "is this another task's data?"
         )
-
-
-def fits_task(dataset: "Dataset", task: str, name: str) -> None:
-    """Raise if a dataset does not fit a task of the paper; other tasks are judged where their environment is made."""
-    from dualgoal.envs.tasks import TASKS
-
-    known = TASKS.get(task)
-    if known is not None:
-        fits(dataset, known.observation_shape, known.action_dim, task, name)
+    if action_dim != known.action_dim:
+        raise UserError(
+            f"{name}: 'actions' have size {action_dim} but {task} takes {known.action_dim}; "
+            "is this another task's data?"
+        )

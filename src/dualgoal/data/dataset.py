@@ -5,30 +5,22 @@ State sets live in memory as float32; large pixel sets stay uint8 in a memory-ma
 never need 24. Whatever is wrong with a file is found here, before anything trains, and said in one line.
 """
 
-import hashlib
-import json
-import os
-import sys
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dualgoal.data import checks, npz
+from dualgoal.data import checks, mapped, npz, origin
+from dualgoal.data.origin import Origin
+from dualgoal.data.paths import DatasetFiles, find
+from dualgoal.envs.versions import OFFICIAL_SHADOW_SIZE, Mismatch, mismatches
 from dualgoal.errors import UserError
+from dualgoal.files import sha256
 
-MAP_ABOVE = 256 << 20  # pixel arrays larger than this are memory-mapped
-OFFICIAL_SHADOW_SIZE = 4096  # of the renderer's shadow map in official pixel files; MuJoCo's default
-SIMULATORS = ("mujoco", "ogbench")
-
-
-class Mismatch(UserWarning):
-    """The environments here are not quite those a dataset was made with."""
+MAP_ABOVE = 256 << 20  # image arrays larger than this many bytes are memory-mapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,23 +82,11 @@ class Dataset:
         return self.terminals | following
 
 
-def cache_folder() -> Path:
-    """Where downloads and memory maps go: `$DUALGOAL_CACHE`, or the platform's cache folder."""
-    chosen = os.environ.get("DUALGOAL_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "dualgoal"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "dualgoal"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dualgoal"
-
-
 def load(path: str | Path, task: str | None = None, split: str = "train") -> Dataset:
     """Load one split from an npz file or from a folder that holds `TASK.npz` and `TASK-val.npz`."""
     file = find(Path(path).expanduser(), task, split)
-    record = read_record(file)
-    task = task or record.get("task") or _task_in_name(file)
+    recorded = origin.read(DatasetFiles.holding(file))
+    task = task or recorded.task or _task_in_name(file)
     with npz.Archive(file) as archive:
         checks.members(archive)
         observations, digest = _observations(archive)
@@ -115,132 +95,42 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
     actions, terminals = checks.arrays(file.name, observations, actions, terminals)
     if observations.dtype != np.uint8:
         observations = observations.astype(np.float32, copy=False)
-    dataset = Dataset(observations, actions, terminals, task, _provenance(file, record, observations, digest))
+    provenance = _provenance(file, recorded, digest or sha256(file))
+    if observations.dtype == np.uint8:
+        provenance.setdefault("shadow_size", OFFICIAL_SHADOW_SIZE)
+    dataset = Dataset(observations, actions, terminals, task, provenance)
     if task is not None:
-        checks.fits_task(dataset, task, file.name)
-    for line in mismatches(dataset.provenance):
+        checks.fits_task(file.name, task, dataset.observation_shape, dataset.action_dim)
+    for line in mismatches(provenance):
         warnings.warn(f"{file.name}: {line}", Mismatch, stacklevel=2)
     return dataset
 
 
-def simulators() -> dict[str, str]:
-    """Installed versions of what decides how an environment behaves, read without importing it."""
-    return {name: version(name) for name in SIMULATORS}
-
-
-def mismatches(provenance: Mapping[str, Any], shadow_size: int | None = None) -> list[str]:
-    """One line for each way in which this machine's environments differ from those a dataset was made with.
-
-    `shadow_size` is what will be rendered with, where that has been chosen apart from the dataset's own.
-    """
-    made = provenance.get("versions") or {}
-    lines = [
-        f"made with {name} {made[name]}, evaluated with {name} {here}: scores may differ"
-        for name, here in simulators().items()
-        if made.get(name, here) != here
-    ]
-    rendered = provenance.get("shadow_size")
-    if rendered is not None and shadow_size is not None and rendered != shadow_size:
-        lines.append(f"rendered with shadow size {rendered}, evaluated with {shadow_size}: pixels differ a little")
-    return lines
-
-
-def find(path: Path, task: str | None, split: str) -> Path:
-    """The npz file that holds a split of a dataset."""
-    if split not in ("train", "val"):
-        raise UserError(f"unknown split '{split}'; use 'train' or 'val'")
-    if path.is_dir():
-        path = path / f"{task or _only_task(path)}.npz"
-    if split == "val":
-        path = path.with_name(f"{path.stem.removesuffix('-val')}-val.npz")
-    if not path.is_file():
-        raise UserError(f"{path}: no such dataset; make it with 'dualgoal data generate' or 'dualgoal data fetch'")
-    return path
-
-
-def _only_task(folder: Path) -> str:
-    tasks = sorted(p.stem for p in folder.glob("*.npz") if not p.stem.endswith("-val"))
-    if len(tasks) != 1:
-        there = f"holds {len(tasks)} datasets ({', '.join(tasks)})" if tasks else "holds no npz dataset"
-        raise UserError(f"{folder}: {there}; name a task or the file itself")
-    return tasks[0]
+def load_splits(path: str | Path, task: str | None = None) -> tuple[Dataset, Dataset | None]:
+    """The training split at `path`, and the validation split if there is one."""
+    file = find(Path(path).expanduser(), task, "train")
+    val = DatasetFiles.holding(file).val
+    return load(file, task), load(val, task) if val.is_file() and val != file else None
 
 
 def _task_in_name(file: Path) -> str | None:
-    stem = file.stem.removesuffix("-val")
-    return stem if stem.endswith("-v0") else None
-
-
-def record_path(file: Path) -> Path:
-    """The JSON beside a dataset that says where both of its files come from."""
-    return file.with_name(f"{file.stem.removesuffix('-val')}.json")
-
-
-def read_record(file: Path) -> dict[str, Any]:
-    """What is recorded about a file's origin, or {} if nothing is."""
-    path = record_path(file)
-    if not path.is_file():
-        return {}
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as problem:
-        raise UserError(f"{path}: not readable as JSON ({problem}); remove it or make the dataset again") from problem
-    if not isinstance(record, dict):
-        raise UserError(f"{path}: expected a JSON object; remove it or make the dataset again")
-    return record
-
-
-def _provenance(file: Path, record: dict[str, Any], observations: np.ndarray, digest: str | None) -> dict[str, Any]:
-    digest = digest or npz.sha256(file)
-    files = record.get("files")
-    recorded = files.get(file.name, {}).get("sha256") if isinstance(files, dict) else None
-    if recorded is not None and recorded != digest:
-        raise UserError(
-            f"{file.name}: its SHA-256 is not the one in {record_path(file).name}; make the dataset again, "
-            "or remove that JSON if you changed the file on purpose"
-        )
-    provenance = {"source": "file", **{k: v for k, v in record.items() if k != "files"}}
-    provenance |= {"file": str(file), "sha256": digest}
-    if observations.ndim > 2:
-        provenance.setdefault("shadow_size", OFFICIAL_SHADOW_SIZE)
-    return provenance
+    name = DatasetFiles.holding(file).name
+    return name if name.endswith("-v0") else None
 
 
 def _observations(archive: npz.Archive) -> tuple[np.ndarray, str | None]:
-    """The observations, memory-mapped if they are large images; then also the file's digest, kept beside the map."""
+    """The observations; large images as a memory map, which comes with the digest of the file."""
     member = archive.members["observations"]
     if len(member.shape) < 4 or member.nbytes <= MAP_ABOVE:
         return archive.read("observations"), None
-    array_path, meta_path = _map_paths(archive.path)
-    if not array_path.is_file() or not meta_path.is_file():
-        _build_map(archive, array_path, meta_path)
-    return np.load(array_path, mmap_mode="r"), json.loads(meta_path.read_text())["sha256"]
+    return mapped.observations(archive)
 
 
-def _map_paths(file: Path) -> tuple[Path, Path]:
-    """Names that change with the file's place, size and time of change, so that a stale map is never used."""
-    place = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
-    stat = file.stat()
-    stamp = hashlib.sha256(f"{stat.st_size}-{stat.st_mtime_ns}".encode()).hexdigest()[:16]
-    base = cache_folder() / "mapped" / f"{place}-{stamp}"
-    return base.with_suffix(".npy"), base.with_suffix(".json")
-
-
-def _build_map(archive: npz.Archive, array_path: Path, meta_path: Path) -> None:
-    array_path.parent.mkdir(parents=True, exist_ok=True)
-    for stale in array_path.parent.glob(f"{array_path.stem.split('-')[0]}-*"):
-        stale.unlink(missing_ok=True)
-    needed = archive.members["observations"].nbytes
-    free = checks.free_disk(array_path.parent)
-    if needed > free:
+def _provenance(file: Path, recorded: Origin, digest: str) -> dict[str, Any]:
+    facts = recorded.files.get(file.name)
+    if facts is not None and facts.sha256 not in (None, digest):
         raise UserError(
-            f"{archive.path.name}: its images need {needed / 2**30:.1f} GiB in {array_path.parent}, where "
-            f"{free / 2**30:.1f} GiB are free; set DUALGOAL_CACHE to a larger disk"
+            f"{file.name}: its SHA-256 is not the one in {DatasetFiles.holding(file).origin.name}; make the dataset "
+            "again, or remove that JSON if you changed the file on purpose"
         )
-    partial = array_path.with_name(f"{array_path.name}.{os.getpid()}.partial")
-    try:
-        archive.spill("observations", partial)
-        os.replace(partial, array_path)
-    finally:
-        partial.unlink(missing_ok=True)
-    meta_path.write_text(json.dumps({"file": str(archive.path), "sha256": npz.sha256(archive.path)}))
+    return recorded.facts() | {"file": str(file), "sha256": digest}

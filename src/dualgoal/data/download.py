@@ -1,11 +1,10 @@
 """Downloading official datasets: several mirrors, resumed where a connection broke, checked before they count.
 
-A download grows in `NAME.partial` and continues from there with an HTTP range request, in this run or a later one; only
-a file of the announced length that opens as an archive, and whose SHA-256 is the known one where one is known, gets its
-name. The official host has been down for days at a time, so every mirror is tried before giving up.
+A download grows in `NAME.npz.partial` and continues from there with an HTTP range request, in this run or a later one.
+It gets its final name only if it has the announced length, opens as an archive, and has the known SHA-256 where one is
+known. The official host has been down for days at a time, so every mirror is tried before giving up.
 """
 
-import json
 import os
 import time
 import urllib.error
@@ -15,9 +14,11 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from dualgoal.data import checks, npz
-from dualgoal.data.dataset import cache_folder, read_record, record_path
+from dualgoal.data import checks, npz, origin
+from dualgoal.data.origin import FileFacts, Origin
+from dualgoal.data.paths import DatasetFiles
 from dualgoal.errors import UserError
+from dualgoal.files import cache_folder, locked, make_folder, move_into_place, require_disk, sha256, write_all
 
 OFFICIAL = "https://rail.eecs.berkeley.edu/datasets/ogbench"
 BLOCK = 1 << 18
@@ -28,8 +29,12 @@ PAUSE = 1.0  # seconds before the second attempt, doubled for each one after
 Report = Callable[[int, int | None], None]
 
 
-class Gone(Exception):
-    """This mirror cannot give the file; another may."""
+class Unavailable(UserError):
+    """No mirror could give a file. Other problems (a full disk, an unknown task) are plain `UserError`s."""
+
+
+class _Failed(Exception):
+    """One mirror cannot give the file; another may."""
 
 
 def usual_mirrors() -> list[str]:
@@ -37,45 +42,51 @@ def usual_mirrors() -> list[str]:
     return os.environ.get("DUALGOAL_MIRRORS", "").split() or [OFFICIAL]
 
 
-def fetch(
+def fetch_dataset(
     task: str, out: str | Path | None = None, *, mirrors: Iterable[str] | None = None, progress: bool = True
 ) -> Path:
     """Download both files of a task into `out` (default: the cache folder); returns the training file.
 
-    `mirrors` are base addresses to try in order, before the usual ones.
+    `mirrors` are base addresses to try in order, before the usual ones. A second process that wants the same files
+    waits for the first one.
     """
     from dualgoal.envs import ogbench
 
     ogbench.check_name(task)
-    folder = Path(out).expanduser() if out is not None else cache_folder() / "datasets"
+    files = DatasetFiles(Path(out).expanduser() if out is not None else cache_folder() / "datasets", task)
     bases = list(dict.fromkeys([*(mirrors or ()), *usual_mirrors()]))
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{task}.npz"
-    for file in (target.with_name(f"{task}-val.npz"), target):
-        if not file.exists():
-            source = _download(file, bases, progress)
-            _record(task, file, source)
-    return target
+    if files.train.exists() and files.val.exists():
+        return files.train
+    make_folder(files.folder)
+    with locked(files.lock, wait=True):
+        for file in (files.val, files.train):
+            if not file.exists():
+                _record(files, file, _download(file, bases, progress))
+    return files.train
 
 
 def _download(file: Path, bases: list[str], progress: bool) -> str:
     """Get one file from the first mirror that has it whole; returns its address."""
-    failures = []
+    partial, failures = _partial(file), []
     for base in bases:
         url = f"{base.rstrip('/')}/{file.name}"
         try:
             with _bar(file.name, progress) as report:
-                _complete(url, file.with_name(f"{file.name}.partial"), report)
+                _complete(url, partial, report)
             _check(file)
-        except Gone as problem:
+        except _Failed as problem:
             failures.append(f"{url}: {problem}")
             continue
-        os.replace(file.with_name(f"{file.name}.partial"), file)
+        move_into_place(partial, file)
         return url
-    raise UserError(
-        f"{file.name}: no mirror could give it ({'; '.join(failures)}); try again later (it resumes), "
-        f"set DUALGOAL_MIRRORS, or make it with 'dualgoal data generate'"
+    raise Unavailable(
+        f"{file.name}: no mirror could give it ({'; '.join(failures)}); try again later (the download resumes), "
+        "set DUALGOAL_MIRRORS, or make the dataset with 'dualgoal data generate'"
     )
+
+
+def _partial(file: Path) -> Path:
+    return file.with_name(f"{file.name}.partial")
 
 
 def _complete(url: str, partial: Path, report: Report) -> None:
@@ -92,14 +103,14 @@ def _complete(url: str, partial: Path, report: Report) -> None:
                 _restart_if_longer(error, partial, before)
                 return
             if error.code < 500 and error.code not in (408, 429):
-                raise Gone(f"HTTP {error.code}") from error
+                raise _Failed(f"HTTP {error.code}") from error
             problem = f"HTTP {error.code}"
-        except (urllib.error.URLError, HTTPException, OSError) as error:
+        except (HTTPException, OSError) as error:  # URLError is an OSError
             problem = getattr(error, "reason", None) or error
         grown = (partial.stat().st_size if partial.exists() else 0) > before
         idle = 0 if grown else idle + 1
         if idle >= ATTEMPTS:
-            raise Gone(f"{problem} ({ATTEMPTS} attempts)")
+            raise _Failed(f"{problem} ({ATTEMPTS} attempts)")
         time.sleep(0 if grown else PAUSE * 2 ** (idle - 1))
 
 
@@ -107,7 +118,7 @@ def _restart_if_longer(error: urllib.error.HTTPError, partial: Path, have: int) 
     total = _total(error.headers.get("Content-Range"))
     if total is not None and total != have:
         partial.unlink()
-        raise Gone(f"it holds {total} bytes, but {have} were here already; starting over next time") from error
+        raise _Failed(f"it holds {total} bytes, but {have} were here already; starting over next time") from error
 
 
 def _continue(url: str, partial: Path, have: int, report: Report) -> bool:
@@ -119,11 +130,11 @@ def _continue(url: str, partial: Path, have: int, report: Report) -> bool:
         resumed = answer.status == 206
         total = _total(answer.headers.get("Content-Range")) if resumed else _length(answer)
         at = have if resumed else 0  # a server without ranges sends everything again
-        _room(partial, total, at)
-        with partial.open("ab" if resumed else "wb") as out:
+        require_disk(partial.parent, (total or at) - at, f"{url}: the rest of it", "choose another folder")
+        with partial.open("ab" if resumed else "wb", buffering=0) as out:
             report(at, total)
             while block := answer.read(BLOCK):
-                out.write(block)
+                write_all(out, partial, block)
                 at += len(block)
                 report(at, total)
     return total is None or at >= total
@@ -140,51 +151,37 @@ def _total(content_range: str | None) -> int | None:
     return int(size) if size.isdigit() else None
 
 
-def _room(partial: Path, total: int | None, have: int) -> None:
-    free = checks.free_disk(partial.parent)
-    if total is not None and total - have > free:
-        raise UserError(
-            f"{partial.parent}: {(total - have) / 2**30:.1f} GiB to download but {free / 2**30:.1f} GiB free; "
-            "choose another folder"
-        )
-
-
 def _check(file: Path) -> None:
     """A whole download must be an archive with the right arrays, and have the known digest where one is known."""
-    partial = file.with_name(f"{file.name}.partial")
-    known = known_digest(file)
-    if known is not None and npz.sha256(partial) != known:
+    partial, known = _partial(file), known_digest(file)
+    if known is not None and sha256(partial) != known:
         partial.unlink()
-        raise Gone(f"its SHA-256 is not the known {known[:12]}...; discarded")
+        raise _Failed(f"its SHA-256 is not the known {known[:12]}...; discarded")
     try:
         with npz.Archive(partial) as archive:
             checks.members(archive)
             archive.verify()  # a resumed file may be stitched from two mirrors
     except UserError as problem:
         partial.unlink()
-        raise Gone(f"it is not a dataset ({problem}); discarded") from problem
+        raise _Failed(f"it is not a dataset ({problem}); discarded") from problem
 
 
 def known_digest(file: Path) -> str | None:
-    """The SHA-256 a file must have: from its record, left by an earlier download or put there by the user."""
-    files = _earlier_record(file).get("files")
-    entry = files.get(file.name) if isinstance(files, dict) else None
-    return entry.get("sha256") if isinstance(entry, dict) else None
+    """The SHA-256 a file must have, if it is recorded by an earlier download or by the user."""
+    facts = _recorded(DatasetFiles.holding(file)).files.get(file.name)
+    return facts.sha256 if facts is not None else None
 
 
-def _earlier_record(file: Path) -> dict[str, Any]:
-    """What is known about a file to download; the record of a dataset made here says nothing about it."""
-    record = read_record(file)
-    return record if record.get("source", "downloaded") == "downloaded" else {}
+def _recorded(files: DatasetFiles) -> Origin:
+    """What is known about files to download; the record of a dataset that was made here says nothing about them."""
+    found = origin.read(files)
+    return found if found.source in ("downloaded", "file") else Origin()
 
 
-def _record(task: str, file: Path, url: str) -> None:
-    path, record = record_path(file), _earlier_record(file)
-    entry = {"url": url, "bytes": file.stat().st_size, "sha256": npz.sha256(file)}
-    record |= {"task": task, "source": "downloaded", "files": {**record.get("files", {}), file.name: entry}}
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(record, indent=1) + "\n")
-    os.replace(partial, path)
+def _record(files: DatasetFiles, file: Path, url: str) -> None:
+    facts = FileFacts(url=url, bytes=file.stat().st_size, sha256=sha256(file))
+    known = {**_recorded(files).files, file.name: facts}
+    origin.write(files, Origin(task=files.name, source="downloaded", files=known))
 
 
 class _bar:

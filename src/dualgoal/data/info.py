@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from dualgoal.data import npz
-from dualgoal.data.dataset import Dataset, find, load
+from dualgoal.data.dataset import Dataset, load_splits
 from dualgoal.errors import UserError
+from dualgoal.files import make_folder, replacing
 
 _ROWS = 1 << 14
 
@@ -42,26 +43,19 @@ def _plain(value: np.ndarray) -> Any:
     return value.tolist() if value.dtype.kind in "iub" else np.round(value.astype(float), 4).tolist()
 
 
-def info(path: str | Path, *, task: str | None = None, plot: str | Path | None = None) -> dict[str, Any]:
+def summarize(path: str | Path, *, task: str | None = None, plot: str | Path | None = None) -> dict[str, Any]:
     """What both splits at `path` hold, as plain JSON values; draws a maze's coverage into `plot` if given."""
-    splits: dict[str, Any] = {"train": describe(load(path, task))}
-    if (val := _val(Path(path).expanduser(), task)) is not None:
-        splits["val"] = describe(load(val, task))
+    train, val = load_splits(path, task)
+    splits: dict[str, Any] = {"train": describe(train)}
+    if val is not None:
+        splits["val"] = describe(val)
     if plot is not None:
-        splits["plot"] = str(coverage(path, plot, task=task))
+        splits["plot"] = str(draw_coverage(train, plot))
     return splits
 
 
-def _val(path: Path, task: str | None) -> Path | None:
-    try:
-        file = find(path, task, "val")
-    except UserError:
-        return None
-    return file if file != path else None
-
-
 def text(splits: dict[str, Any]) -> str:
-    """The same as a table for people."""
+    """The same as a table to read."""
     from rich.console import Console
     from rich.table import Table
 
@@ -99,16 +93,15 @@ def _pairs(values: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
-def coverage(path: str | Path, out: str | Path, task: str | None = None) -> Path:
+def draw_coverage(dataset: Dataset, out: str | Path) -> Path:
     """Draw where a maze dataset has been, as a PNG: how many rows fall into each half metre, over the walls."""
-    dataset = load(path, task)
     from dualgoal.envs import ogbench
 
     name = dataset.task
-    maze = ogbench.maze(name) if name in ogbench.names() else None
+    maze = ogbench.maze(name) if name is not None and ogbench.exists(name) else None
     if maze is None:
-        raise UserError(f"{name or path}: only mazes have a floor plan to draw; leave --plot out")
-    xy = _positions(dataset, Path(path).expanduser(), task)
+        raise UserError(f"{name or dataset.provenance['file']}: only mazes have a floor plan to draw; leave --plot out")
+    xy = _positions(dataset)
     from matplotlib.figure import Figure  # without pyplot: no display, no global state
 
     rows, cols = maze.walls.shape
@@ -126,16 +119,17 @@ def coverage(path: str | Path, out: str | Path, task: str | None = None) -> Path
     axes.set(title=f"{name}: {dataset.rows:,} rows", xlabel="x (m)", ylabel="y (m)")
     target = Path(out).expanduser()
     target = target if target.suffix == ".png" else target.with_name(target.name + ".png")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=120)
+    make_folder(target.parent)
+    with replacing(target) as temporary:
+        figure.savefig(temporary, dpi=120, format="png")
     return target
 
 
-def _positions(dataset: Dataset, path: Path, task: str | None) -> np.ndarray:
-    """Positions in the plane: the first two coordinates of a state, or of the simulator's beside images."""
+def _positions(dataset: Dataset) -> np.ndarray:
+    """Positions in the plane: the first two coordinates of a state, or of the simulator's state stored with images."""
     if not dataset.pixels:
         return dataset.observations[:, :2]
-    with npz.Archive(find(path, task, "train")) as archive:
+    with npz.Archive(Path(dataset.provenance["file"])) as archive:
         if "qpos" not in archive.members:
             raise UserError(f"{archive.path.name}: images without 'qpos' do not say where they were taken")
         return archive.read("qpos")[:, :2]

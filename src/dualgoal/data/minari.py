@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal.data.importing import Rows, Source
+from dualgoal.data.origin import Origin
+from dualgoal.data.sources import Rows, Source
 from dualgoal.errors import UserError
 
 
-def open_minari(src: str | Path, observation_keys: list[str]) -> Source:
+def open_minari(src: str | Path, observation_keys: tuple[str, ...]) -> Source:
     """All episodes of a local or downloadable Minari dataset (`minari:ID`), or of one in a folder."""
     try:
         import minari
@@ -26,7 +27,7 @@ def open_minari(src: str | Path, observation_keys: list[str]) -> Source:
             dataset = minari.load_dataset(text.removeprefix("minari:"))
         else:
             dataset = minari.MinariDataset(Path(text).expanduser() / "data")
-    except Exception as problem:  # a foreign reader: damaged folders end in assertions and what not
+    except Exception as problem:  # a foreign reader: damaged folders raise anything, assertions included
         reason = " ".join(str(problem).split())[:160] or type(problem).__name__
         raise UserError(f"{src}: Minari cannot open it ({reason}); see 'minari list'") from problem
     indices = [int(k) for k in dataset.episode_indices]
@@ -40,11 +41,11 @@ def open_minari(src: str | Path, observation_keys: list[str]) -> Source:
 
     return Source(
         [f"{text} (episode {k})" for k in indices], [reader(k) for k in indices],
-        {"imported_from": text, "observation_keys": observation_keys},
+        Origin(source="imported", imported_from=text, observation_keys=observation_keys),
     )  # fmt: skip
 
 
-def _join(name: str, observations: Any, chosen: list[str]) -> np.ndarray:
+def _join(name: str, observations: Any, chosen: tuple[str, ...]) -> np.ndarray:
     if not isinstance(observations, dict):
         return np.asarray(observations)
     if not chosen:

@@ -18,6 +18,7 @@ from typing import IO
 import numpy as np
 
 from dualgoal.errors import UserError
+from dualgoal.files import replacing
 
 BLOCK = 1 << 22
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -44,15 +45,39 @@ def memory_bytes() -> int:
         return 64 << 30
 
 
+FORMATS = {
+    b"\x89HDF\r\n\x1a\n": "HDF5",
+    b"\x93NUMPY": "a single array (npy)",
+    b"\x1f\x8b": "gzip",
+    b"\x80\x04": "a Python pickle",
+    b"\x80\x05": "a Python pickle",
+    b"PAR1": "Parquet",
+}  # first bytes of what people may mistake for npz
+
+
 @contextmanager
 def _one_line(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except UserError:
         raise
-    except Exception as problem:  # whatever a parser trips over, from zlib's errors to the tokenizer's
+    except PermissionError as problem:
+        raise UserError(f"{path}: cannot be read (permission denied); change its permissions") from problem
+    except Exception as problem:  # damaged files raise anything, from zlib's errors to the tokenizer's
         reason = " ".join(str(problem).split())[:120] or type(problem).__name__
         raise UserError(f"{path.name}: {what} ({reason}); download or generate the file again") from problem
+
+
+def _refuse_other_formats(path: Path) -> None:
+    """Raise if a file is of another well-known format: then it is not damaged, and a new copy would not help."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    for signature, name in FORMATS.items():
+        if start.startswith(signature):
+            raise UserError(
+                f"{path.name}: not a readable npz (zip) file but {name}; save its arrays with numpy.savez, "
+                "or import the original dataset with 'dualgoal data import'"
+            )
 
 
 class Archive:
@@ -63,6 +88,7 @@ class Archive:
         if not path.is_file():
             raise UserError(f"{path}: no such file; expected an npz dataset")
         with _one_line(path, "not a readable npz (zip) file"):
+            _refuse_other_formats(path)
             self._zip = zipfile.ZipFile(path)
         try:
             self.members = {m.key: m for m in map(self._describe, self._zip.infolist()) if m is not None}
@@ -156,31 +182,16 @@ def _write_header(out: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> No
 
 
 class Writer:
-    """A new npz file, written under a temporary name and moved into place when complete."""
+    """An npz file being written, array by array."""
 
-    def __init__(self, path: Path, level: int = 6):
-        # The process id keeps two writers of the same file (a resumed generation, an orphan of the old) apart.
-        self.path, self._temporary, self._level = path, path.with_name(f"{path.name}.{os.getpid()}.partial"), level
-
-    def __enter__(self) -> "Writer":
-        self._zip = zipfile.ZipFile(self._temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=self._level)
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._zip.close()
-        if kind is None:
-            os.replace(self._temporary, self.path)
-        else:
-            self._temporary.unlink(missing_ok=True)
+    def __init__(self, archive: zipfile.ZipFile):
+        self._zip = archive
 
     def add(self, key: str, shape: tuple[int, ...], dtype: np.dtype, parts: Iterable[np.ndarray]) -> str:
         """One member from consecutive parts along the first axis; returns the SHA-256 of its data."""
-        # A fixed date keeps the bytes a function of the arrays alone.
-        info = zipfile.ZipInfo(f"{key}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-        info.compress_type = zipfile.ZIP_DEFLATED
-        info._compresslevel = self._level  # type: ignore[attr-defined]
         digest, rows = hashlib.sha256(), 0
-        with self._zip.open(info, "w", force_zip64=True) as out:
+        # Opened by name, a member is dated 1980, so the bytes are a function of the arrays alone.
+        with self._zip.open(f"{key}.npy", "w", force_zip64=True) as out:
             _write_header(out, shape, dtype)
             for part in parts:
                 block = np.ascontiguousarray(part, dtype).view(np.uint8).data if part.size else b""
@@ -192,17 +203,18 @@ class Writer:
         return digest.hexdigest()
 
 
+@contextmanager
+def writing(path: Path, level: int = 6) -> Iterator[Writer]:
+    """Write a new npz file whole or not at all; `level` is the compression, 0 only stores."""
+    with (
+        replacing(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive,
+    ):
+        yield Writer(archive)
+
+
 def save(path: Path, arrays: dict[str, np.ndarray], level: int = 6) -> None:
-    """Write whole arrays in order; level 0 only stores."""
-    with Writer(path, level) as out:
+    """Write whole arrays in order."""
+    with writing(path, level) as out:
         for key, array in arrays.items():
             out.add(key, array.shape, array.dtype, [array])
-
-
-def sha256(path: Path) -> str:
-    """The digest of a file's bytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

@@ -1,14 +1,12 @@
 """Lights Out as a Gymnasium environment, and what an agent sees of its boards (section 8 of the method).
 
-Observations and goals are float32 bit vectors as in `lightsout.random_dataset`; an episode ends at the goal or after as
-many presses as there are buttons, which is the diameter of an invertible board. A `View` turns bits into what a run of
-the experiment trains on, and `Seeded` is the environment of such a run as `envs.make` gives it.
+Observations and goals are boards as float32 vectors of bits; an episode ends at the goal or after as many presses as
+there are buttons, which is the diameter of an invertible board. A `View` turns bits into what a run of the experiment
+trains on, and `SeededLightsOut` is the environment of such a run.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dualgoal.data.dataset import Dataset
-from dualgoal.envs import lightsout_puzzle
-from dualgoal.envs.lightsout_puzzle import Puzzle, distance, random_boards, task_boards
+from dualgoal.envs.lightsout_puzzle import Bits, Puzzle, anchor_distances, distance, random_boards, task_boards
+from dualgoal.envs.tasks import LIGHTSOUT
 from dualgoal.errors import UserError, unknown
 
 CELL = 16  # pixels per light
@@ -119,7 +116,7 @@ class View:
     @property
     def task(self) -> str:
         options = [self.scaling] * (self.scaling != "raw") + [f"anchors{self.anchor_seed}"] * (self.anchor_seed != 0)
-        return "-".join(["lightsout", str(self.puzzle), *(["ideal", *options] if self.ideal else [])])
+        return "-".join([LIGHTSOUT, str(self.puzzle), *(["ideal", *options] if self.ideal else [])])
 
     @classmethod
     def parse(cls, task: str) -> View:
@@ -136,25 +133,27 @@ class View:
 
     @cached_property
     def anchors(self) -> np.ndarray:
-        return lightsout_puzzle.random_boards(self.puzzle, ANCHORS, np.random.default_rng([64, self.anchor_seed]))
+        return random_boards(self.puzzle, ANCHORS, np.random.default_rng([64, self.anchor_seed]))
 
-    def __call__(self, boards: lightsout_puzzle.Bits) -> jax.Array:
+    def __call__(self, boards: Bits) -> jax.Array:
         """(..., n) zeros and ones -> (..., n) or (..., 64) float32."""
         if not self.ideal:
             return jnp.asarray(boards, jnp.float32)
-        d, n = lightsout_puzzle.anchor_distances(self.puzzle, self.anchors, boards), self.puzzle.buttons
+        d, n = anchor_distances(self.puzzle, self.anchors, boards), self.puzzle.buttons
         return d if self.scaling == "raw" else (d - n / 2) / (n / 4) ** 0.5
 
-    def dataset(self, episodes: int, length: int, seed: int) -> Dataset:
-        """Random presses, seen through this view."""
-        bits = lightsout_puzzle.random_dataset(self.puzzle, episodes, length, seed=seed)
-        seen = np.asarray(jax.jit(self)(bits.observations))
-        facts = bits.provenance | {"view": self.task, "sha256": hashlib.sha256(seen.tobytes()).hexdigest()}
-        return dataclasses.replace(bits, observations=seen, task=self.task, provenance=facts)
+
+def exists(task: str) -> bool:
+    """Whether `task` names a view of a board that has evaluation tasks."""
+    try:
+        task_boards(View.parse(task).puzzle)
+    except UserError:
+        return False
+    return True
 
 
-class Seeded:
-    """The puzzle as `envs.make` gives environments: observations and goals as the task's view shows them."""
+class SeededLightsOut:
+    """The puzzle as an `envs.registry.Env`: observations and goals as the task's view shows them."""
 
     def __init__(self, task: str) -> None:
         self.task, self.view = task, View.parse(task)

@@ -8,7 +8,6 @@ M^-1 (s xor g), the least over all press patterns with that effect where M is si
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dualgoal.data.dataset import Dataset
 from dualgoal.errors import UserError
 
 Bits = jax.Array | np.ndarray  # (..., n) zeros and ones of any type
@@ -283,23 +281,3 @@ def task_boards(puzzle: Puzzle) -> tuple[np.ndarray, np.ndarray]:
 def random_boards(puzzle: Puzzle, count: int, rng: np.random.Generator) -> np.ndarray:
     """Uniform boards, (count, n) uint8; the 64 anchors are such boards (A4)."""
     return rng.integers(0, 2, size=(count, puzzle.buttons), dtype=np.uint8)
-
-
-def random_dataset(puzzle: Puzzle, episodes: int = 40_000, length: int = 25, *, seed: int = 0) -> Dataset:
-    """Uniform presses from uniform boards. A3: `length` counts presses, so an episode has length + 1 boards."""
-    rng = np.random.default_rng(seed)
-    start = random_boards(puzzle, episodes, rng)[:, None]
-    buttons = rng.integers(puzzle.buttons, size=(episodes, length), dtype=np.int32)
-    boards = np.concatenate([start, puzzle.toggles[buttons]], axis=1)
-    boards = np.bitwise_xor.accumulate(boards, axis=1).reshape(-1, puzzle.buttons)
-    actions = np.pad(buttons, ((0, 0), (0, 1))).reshape(-1)  # the last board of an episode is left by no press
-    terminals = np.tile(np.arange(length + 1) == length, episodes)
-    provenance = {
-        "source": f"random presses on Lights Out {puzzle}",
-        "num_actions": puzzle.buttons,
-        "episodes": episodes,
-        "length": length,
-        "seed": seed,
-        "sha256": hashlib.sha256(boards.tobytes() + actions.tobytes()).hexdigest(),
-    }
-    return Dataset(boards.astype(np.float32), actions, terminals, f"lightsout-{puzzle}", provenance)

@@ -9,18 +9,16 @@ import atexit
 import contextlib
 import functools
 import importlib
-import warnings
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dualgoal.data import dataset
-from dualgoal.envs import rendering as render
+from dualgoal.envs import rendering
 from dualgoal.envs.mazes import Maze
+from dualgoal.envs.tasks import IMAGE_SHAPE, MANIPULATION, MAZES, family, is_pixels
 from dualgoal.errors import UserError, unknown
 
-render.choose()  # before MuJoCo and dm_control are imported, which read the choice only once
+rendering.choose()  # before MuJoCo and dm_control are imported, which read the choice only once
 
 import gymnasium  # noqa: E402
 import mujoco  # noqa: E402
@@ -28,51 +26,49 @@ import numpy as np  # noqa: E402
 import ogbench.locomaze  # noqa: E402
 import ogbench.manipspace  # noqa: E402, F401
 
-COLLECTORS = ("navigate", "stitch", "explore", "play", "noisy")
-_MAZES = ("pointmaze", "antmaze", "humanoidmaze", "antsoccer")
-_MANIPULATION = ("cube", "scene", "puzzle")
+DATASET_KINDS = ("navigate", "stitch", "explore", "play", "noisy")
 
 
 def names() -> list[str]:
     """Every task this package can build, by the name of its main dataset."""
     found = []
     for env_id in gymnasium.registry:
-        words = env_id.removeprefix("visual-").split("-")
+        words = env_id.split("-")
         if "singletask" in words or "teleport" in words or not env_id.endswith("-v0"):
-            continue  # single tasks carry no goals; teleports draw from the global generator inside `step`
-        if words[0] in _MAZES + _MANIPULATION:
-            kind = "navigate" if words[0] in _MAZES else "play"
-            found.append(env_id.removesuffix("v0") + f"{kind}-v0")
+            continue  # single tasks have no goals; teleports draw from the global generator inside `step`
+        if family(env_id) in MAZES + MANIPULATION:
+            found.append(f"{env_id.removesuffix('v0')}{_main_kind(env_id)}-v0")
     return found
 
 
-def family(task: str) -> str:
-    """The first word of a task without `visual-`: pointmaze, antmaze, ..., puzzle."""
-    return task.removeprefix("visual-").split("-")[0]
+def _main_kind(task: str) -> str:
+    return "navigate" if family(task) in MAZES else "play"
 
 
-def is_pixels(task: str) -> bool:
-    return task.startswith("visual-")
+def exists(task: str) -> bool:
+    """Whether OGBench has the environment of a task, whichever kind of dataset it names."""
+    words = task.split("-")
+    main = "-".join([*words[:-2], _main_kind(task), words[-1]])
+    return len(words) > 2 and words[-2] in DATASET_KINDS and main in names()
 
 
 def _spec(task: str) -> Any:
+    check_name(task)
     words = task.split("-")
-    canonical = "-".join([*words[:-2], "navigate" if family(task) in _MAZES else "play", words[-1]])
-    if len(words) < 3 or words[-2] not in COLLECTORS or canonical not in names():
-        raise unknown("task", task, names())
     return gymnasium.spec("-".join([*words[:-2], words[-1]]))
 
 
 def check_name(task: str) -> None:
     """Raise if there is no such task."""
-    _spec(task)
+    if not exists(task):
+        raise unknown("task", task, names())
 
 
 def check(task: str) -> None:
     """Raise if a task does not exist or needs rendering that this machine cannot do."""
-    _spec(task)
+    check_name(task)
     if is_pixels(task):
-        render.require(f"'{task}'")
+        rendering.require(f"'{task}'")
 
 
 def build(task: str, *, shadow_size: int | None = None, **options: Any) -> Any:
@@ -82,7 +78,7 @@ def build(task: str, *, shadow_size: int | None = None, **options: Any) -> Any:
     module, name = spec.entry_point.split(":")
     maker = getattr(importlib.import_module(module), name)
     options = {**spec.kwargs, **options}
-    if family(task) in _MAZES:
+    if family(task) in MAZES:
         env = maker(**options)
         _tidy_maze(env, shadow_size)
     else:
@@ -137,18 +133,18 @@ def give_generator(env: Any, rng: np.random.Generator) -> None:
         env.add_noise = add_noise
 
 
-_rendering: weakref.WeakSet = weakref.WeakSet()
+_with_renderer: weakref.WeakSet = weakref.WeakSet()
 
 
 def _close_at_exit(env: Any) -> None:
     """EGL contexts must go before the interpreter takes EGL down, or every exit prints tracebacks."""
-    if not _rendering:
+    if not _with_renderer:
         atexit.register(_close_all)
-    _rendering.add(env)
+    _with_renderer.add(env)
 
 
 def _close_all() -> None:
-    for env in list(_rendering):
+    for env in list(_with_renderer):
         _close_renderer(env)
 
 
@@ -171,7 +167,7 @@ class SeededEnv:
         self.action_dim: int = self.raw.action_space.shape[0]
         self.pixels = is_pixels(task)
         self._steps = 0
-        self._shape: tuple[int, ...] | None = (64, 64, 3) if self.pixels else None
+        self._shape: tuple[int, ...] | None = IMAGE_SHAPE if self.pixels else None
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -206,7 +202,7 @@ class SeededEnv:
         return self.raw.render()
 
     def _before_render(self) -> None:
-        render.require(f"a picture of '{self.task}'")
+        rendering.require(f"a picture of '{self.task}'")
         _close_at_exit(self.raw)
 
     def close(self) -> None:
@@ -216,27 +212,11 @@ class SeededEnv:
         return obs if self.pixels else np.asarray(obs, dtype=np.float32)
 
 
-def make(task: str, *, shadow_size: int | None = None, made_with: Mapping[str, Any] | None = None) -> Any:
-    """The evaluation environment of a task; `shadow_size` is the renderer's shadow map (None: 4096, the official).
-
-    Given a dataset's provenance as `made_with`, it renders as that dataset was rendered, and warns where it differs.
-    """
-    if task.startswith("lightsout-"):  # no simulator, so nothing to compare
-        from dualgoal.envs.lightsout import Seeded
-
-        return Seeded(task)
-    if made_with is not None:
-        for line in dataset.mismatches(made_with, shadow_size):
-            warnings.warn(line, dataset.Mismatch, stacklevel=2)
-        shadow_size = shadow_size or made_with.get("shadow_size")
-    return SeededEnv(task, shadow_size=shadow_size)
-
-
 @functools.cache
 def maze(task: str) -> Maze | None:
     """The map behind a maze task, or None for manipulation. Read from OGBench, where the maps live."""
     kwargs = _spec(task).kwargs
-    if family(task) not in _MAZES:
+    if family(task) not in MAZES:
         return None
     env = build(f"pointmaze-{kwargs['maze_type']}-navigate-v0") if kwargs["maze_type"] != "arena" else build(task)
     walls = np.asarray(env.maze_map) == 1

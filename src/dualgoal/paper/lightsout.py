@@ -18,6 +18,7 @@ from jax import random
 
 from dualgoal import machine
 from dualgoal.agent import Agent
+from dualgoal.collect.lightsout import view_dataset
 from dualgoal.envs import lightsout_puzzle
 from dualgoal.envs.lightsout import View
 from dualgoal.envs.lightsout_puzzle import Puzzle
@@ -123,7 +124,7 @@ def lightsout_run(
         raise UserError("Lights Out is evaluated without noise: a board is right or wrong")
     if trajectories < 1 or length < 2:
         raise UserError(f"{trajectories} trajectories of {length} presses; expected at least 1 of at least 2")
-    dataset = view.dataset(trajectories, length, data_seed)
+    dataset = view_dataset(view, trajectories, length, data_seed)
     evaluator = OnDevice(run, view, policy.agent_for(run, train.describe(run, dataset)["dataset"]))
     return train.train(run, out, datasets=(dataset, None), evaluator=evaluator, track_with=track_with, quiet=quiet)
 

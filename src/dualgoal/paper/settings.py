@@ -6,11 +6,54 @@ overridden, options of a part by a dotted name. The defaults follow the paper's 
 """
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Any
 
 from dualgoal import errors, registry
 from dualgoal.envs import tasks
 from dualgoal.runs import config
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """The hyperparameters that the paper sets per task (section 6.2 of the method)."""
+
+    expectile: float  # of the dual representation
+    alpha_crl: float  # behavioural-cloning weight of CRL's actor (the paper runs CRL on states only)
+    alpha_gciql: float  # the same for GCIQL's actor (OGBench's setting; GCIQL is not in the paper's tables)
+    discount: float = 0.99
+    dim: int = 256  # N, the representation size
+    beta: float = 0.001  # weight of VIB's information penalty
+
+
+# family: (alpha_crl, alpha_gciql)
+ALPHAS = {
+    "pointmaze": (0.03, 0.003),
+    "antmaze": (0.1, 0.3),
+    "humanoidmaze": (0.1, 0.1),
+    "antsoccer": (0.3, 0.1),
+    "cube": (3.0, 1.0),
+    "scene": (3.0, 1.0),
+    "puzzle": (3.0, 1.0),
+}
+
+TASK_EXCEPTIONS: dict[str, dict[str, Any]] = {
+    "pointmaze-medium-navigate-v0": {"dim": 64, "beta": 0.003},
+    "pointmaze-large-navigate-v0": {"dim": 64, "beta": 0.003},
+    "antmaze-large-navigate-v0": {"beta": 0.003},
+    "antmaze-giant-navigate-v0": {"discount": 0.995},
+    "humanoidmaze-medium-navigate-v0": {"discount": 0.995},
+    "humanoidmaze-large-navigate-v0": {"discount": 0.995},
+    "visual-antmaze-large-navigate-v0": {"beta": 0.003},
+}
+
+
+def task_settings(task: str) -> TaskSettings:
+    """The hyperparameters of one of the paper's tasks: rules by family and kind of data, then the exceptions."""
+    alpha_crl, alpha_gciql = ALPHAS[tasks.get(task).family]
+    expectile = 0.9 if "-navigate-" in task else 0.7
+    return TaskSettings(expectile, alpha_crl, alpha_gciql, **TASK_EXCEPTIONS.get(task, {}))
+
 
 EVALUATIONS = {False: 10, True: 5}  # evaluations per run, by pixels: every 100,000 steps at the paper's lengths
 
@@ -32,7 +75,7 @@ def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides
     """
     _known(rep, algo, source)
     line = tasks.get(task)
-    settings: dict[str, Any] = _shared(line) | _discount_and_parts(line, rep, algo)
+    settings: dict[str, Any] = _shared(line) | _discount_and_parts(task_settings(task), rep, algo)
     if source == "code":
         for key in ((algo, rep, None), (algo, rep, task)):
             settings |= CODE_EXCEPTIONS.get(key, {})
@@ -49,8 +92,8 @@ def _shared(line: tasks.Task) -> dict[str, Any]:
     return {"steps": 1_000_000, "batch_size": 1024, "episodes": 50, "augment": 0.0, "lr": 3e-4, "tau": 0.005}
 
 
-def _discount_and_parts(line: tasks.Task, rep: str, algo: str) -> dict[str, Any]:
-    """Section 6.2: what a line of the task table sets for this pair."""
+def _discount_and_parts(line: TaskSettings, rep: str, algo: str) -> dict[str, Any]:
+    """Section 6.2: what a task's hyperparameters mean for this pair."""
     settings: dict[str, Any] = {"discount": line.discount}
     if "dim" in {field.name for field in dataclasses.fields(registry.part("rep", rep))}:
         settings["rep.dim"] = line.dim

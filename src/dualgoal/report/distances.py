@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal.envs import tasks
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.paper import stats
@@ -42,7 +43,7 @@ def explore(
     policy = policies.load(path, seed)
     if _pixels(policy):  # a picture costs a hundred vectors
         states, goals = min(states, PIXEL_STATES), min(goals, PIXEL_GOALS)
-    family = _family(policy.run.task)
+    family = tasks.family(policy.run.task)
     maze = _maze(policy.run.task) if family in COORDINATES and not _pixels(policy) else None
     rng = np.random.default_rng(0)
     observations = _observations(policy, path, data, maze, states, rng)
@@ -167,10 +168,6 @@ def _exact(maze: Any, points: np.ndarray, chosen: np.ndarray) -> np.ndarray:
             found = [table[cell] if maze.free(cell) else -1 for cell in cells]
             out[row] = [np.nan if steps < 0 else steps for steps in found]
     return out
-
-
-def _family(task: str) -> str:
-    return task.removeprefix("visual-").split("-")[0]
 
 
 def _maze(task: str) -> Any:

@@ -4,16 +4,13 @@ One process at a time may write to it, a second one is refused. The newest intac
 older ones are kept as far as a damaged one or an unfinished evaluation may need them.
 """
 
-import contextlib
 import json
-import os
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from dualgoal.errors import UserError
-from dualgoal.files import Journal, write_atomic
+from dualgoal.files import Journal, locked, write_atomic
 from dualgoal.runs import checkpoint, config
 from dualgoal.runs.checkpoint import Arrays, Damaged, Shape
 
@@ -29,7 +26,7 @@ class Store:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{path}: cannot be made a folder ({error.strerror}); choose another --out") from error
-        self._lock = lock(self.path / "lock")
+        self._lock = locked(self.path / "lock")
         try:
             self._claim(dict(facts))
             self.metrics = Journal(self.path / "metrics.jsonl")
@@ -178,27 +175,3 @@ def _same(path: Path, run: config.Run, facts: Mapping[str, Any], warn: Callable[
             was, now = (f.get(group, {}).get(name) for f in (before, facts))
             if was not in (None, now):
                 warn(f"{path}: {name} was {was} and is {now}; the run goes on but not bit for bit")
-
-
-def lock(path: Path) -> IO[str]:
-    """Hold `path` for this process until the file is closed or the process ends, however it ends."""
-    file = path.open("a+")
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.seek(0)
-        owner = file.read().strip() or "another process"
-        file.close()
-        raise UserError(f"{path.parent}: in use by {owner}; wait for it or choose another --out") from error
-    with contextlib.suppress(OSError):  # the owner's name is a courtesy; a full disk must not turn it into an error
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
-    return file

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dualgoal import machine
-from dualgoal.data import dataset
+from dualgoal.envs.versions import Mismatch, mismatches
 from dualgoal.errors import UserError
 from dualgoal.files import Row
 from dualgoal.runs import directory
@@ -271,8 +271,8 @@ def evaluate(
     run = directory.read_run(path)
     if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
-    for line in dataset.mismatches(directory.read_config(path).get("dataset") or {}):
-        warnings.warn(f"{path}: dataset {line}", dataset.Mismatch, stacklevel=2)
+    for line in mismatches(directory.read_config(path).get("dataset") or {}):
+        warnings.warn(f"{path}: dataset {line}", Mismatch, stacklevel=2)
     step, seeds = directory.choose_step(path, step), directory.choose_seeds(path, run, seeds)
     count = run.episodes if episodes is None else episodes
     if count < 1:

@@ -116,10 +116,10 @@ class Policy:
 
     def make_env(self) -> Any:
         """The run's environment, rendered as its dataset was; one without pictures, as quickly as films need."""
-        from dualgoal.envs import ogbench
+        from dualgoal.envs import registry
 
         quick = None if len(self.dataset["observation_shape"]) == 3 else FILM_SHADOW
-        return ogbench.make(self.run.task, shadow_size=self.dataset.get("shadow_size") or quick)
+        return registry.make(self.run.task, shadow_size=self.dataset.get("shadow_size") or quick)
 
     def act_block(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
         """Actions of several episodes in lockstep; what is random depends on an episode's id and its step only."""

@@ -22,7 +22,7 @@ from dualgoal import machine
 from dualgoal.agent import Encoders, State, check_pair
 from dualgoal.data import dataset
 from dualgoal.errors import UserError
-from dualgoal.files import Row
+from dualgoal.files import Row, cache_folder
 from dualgoal.loop import TrainingLoop, first_broken
 from dualgoal.runs import checkpoint, config, directory, evaluate, policy, progress, trees, worker
 from dualgoal.runs import trackers as track
@@ -57,7 +57,7 @@ def train(
     if run.deterministic:
         machine.ask_determinism()
     machine.a_device_per_core()
-    machine.keep_compiled(dataset.cache_folder() / "compiled")
+    machine.keep_compiled(cache_folder() / "compiled")
     run = replace(run, frozen_rep=str(Path(run.frozen_rep).resolve())) if run.frozen_rep else run
     check_pair(run.rep, run.algo)  # before any data is fetched or made
     if evaluator is None:
@@ -298,11 +298,9 @@ def start_from(source_path: str, program: TrainingLoop, run: config.Run) -> Stat
 def load_data(task: str, path: str | Path | None, say: Say) -> tuple[dataset.Dataset, dataset.Dataset | None]:
     """Training rows, and validation rows where there are any; says where they come from."""
     where = Path(path) if path is not None else find_data(task, say)
-    training = dataset.load(where, task)
+    training, validation = dataset.load_splits(where, task)
     say(f"{training.provenance['file']}: {training.rows:,} rows, {training.episodes:,} episodes")
-    val = dataset.find(where, task, "train")
-    val = val.with_name(f"{val.stem}-val.npz")
-    return training, dataset.load(val, task, split="val") if val.is_file() else None
+    return training, validation
 
 
 def find_data(task: str, say: Say) -> Path:
@@ -311,7 +309,7 @@ def find_data(task: str, say: Say) -> Path:
     from dualgoal.data import download
     from dualgoal.envs import tasks
 
-    folders = [dataset.cache_folder() / name for name in ("datasets", "generated")]
+    folders = [cache_folder() / name for name in ("datasets", "generated")]
     for folder in folders:
         if (folder / f"{task}.npz").is_file():
             say(f"data for {task}: cached")
@@ -319,12 +317,12 @@ def find_data(task: str, say: Say) -> Path:
     known = tasks.get(task)
     try:
         say(f"data for {task}: fetching (or give --data)")
-        return download.fetch(task, folders[0]).parent
+        return download.fetch_dataset(task, folders[0]).parent
     except UserError as problem:
         if known.needs_expert:
             raise
         say(f"{problem}; generating {known.episodes} episodes instead")
-        return collect.generate(task, known.episodes, folders[1]).parent
+        return collect.generate_dataset(task, known.episodes, folders[1]).parent
 
 
 def describe(run: config.Run, training: dataset.Dataset) -> dict[str, Any]:
@@ -352,7 +350,7 @@ def check_evaluation(run: config.Run) -> None:
 
     if run.task not in tasks.TASKS and run.task not in ogbench.names():
         raise UserError(f"no environment for task '{run.task}'; give --episodes 0 to train without evaluation")
-    if ogbench.is_pixels(run.task):
+    if tasks.is_pixels(run.task):
         rendering.require(f"evaluation of '{run.task}'")
         if run.goal_noise:
             raise UserError("goal noise is for vectors; evaluate image goals without it")

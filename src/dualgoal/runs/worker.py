@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualgoal import machine
-from dualgoal.data import dataset
 from dualgoal.errors import UserError
+from dualgoal.files import cache_folder
 
 BLOCK = 5  # episodes that share one call of the policy; part of the protocol, see above
 VIDEO_EPISODE = 900_000  # the episode that is filmed; never one that counts
@@ -182,7 +182,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    machine.keep_compiled(dataset.cache_folder() / "compiled")
+    machine.keep_compiled(cache_folder() / "compiled")
     player = Player()
     for line in sys.stdin:
         try:

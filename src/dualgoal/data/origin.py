@@ -1,0 +1,128 @@
+"""Where a dataset comes from: the contents of the JSON file next to it, with one writer and one reader.
+
+Generated, downloaded and imported datasets fill different fields; what does not apply stays empty and out of the file.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dualgoal.data.paths import SPLITS, DatasetFiles
+from dualgoal.errors import UserError
+from dualgoal.files import read_text, typed, write_atomic
+
+Item = tuple[str, int]  # split and number of an episode
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What is recorded about one npz file."""
+
+    episodes: int | None = None
+    rows: int | None = None
+    url: str | None = None  # where it was downloaded from
+    bytes: int | None = None
+    sha256: str | None = None
+    arrays: dict[str, str] = field(default_factory=dict)  # SHA-256 of each array's data
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides the bytes of a generated dataset."""
+
+    task: str
+    seed: int
+    episodes: int  # of training data
+    rows: int  # per episode
+    shadow_size: int | None  # of the renderer's shadow map; None for vectors
+    renderer: str | None
+    expert: str | None  # SHA-256 of the file, or the name of a function
+    versions: dict[str, str]
+
+    @property
+    def items(self) -> list[Item]:
+        """All episodes, training first; validation has a tenth as many."""
+        counts = {"train": self.episodes, "val": max(1, self.episodes // 10)}
+        return [(split, k) for split in SPLITS for k in range(counts[split])]
+
+    def generator(self, split: str, episode: int) -> np.random.Generator:
+        """The source of everything random in one episode."""
+        return np.random.default_rng([self.seed, SPLITS.index(split), episode])
+
+
+@dataclass(frozen=True)
+class ActionRange:
+    """The smallest and largest action per coordinate before they were scaled to [-1, 1]."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the rows of a dataset come from. Without a JSON file next to it, only `source` is known."""
+
+    task: str | None = None
+    source: str = "file"  # "generated", "downloaded", "imported", or "file" where nothing is recorded
+    # generated
+    collector: str | None = None
+    seed: int | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    shadow_size: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)  # episodes, goals reached, plans finished, ...
+    # imported
+    imported_from: str | None = None
+    imported_sha256: str | None = None
+    keys: dict[str, str] = field(default_factory=dict)  # our names of arrays: those in the imported file
+    observation_keys: tuple[str, ...] = ()
+    episode_files: int | None = None
+    # by file name
+    files: dict[str, FileFacts] = field(default_factory=dict)
+    plan: Plan | None = None
+    action_range: ActionRange | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """What a run records about its dataset: everything but the facts of single files, as plain JSON values."""
+        return {key: value for key, value in _to_json(self).items() if key != "files"}
+
+
+def read(files: DatasetFiles) -> Origin:
+    """The recorded origin of a dataset, or `Origin()` without a record. A wrong type is one line naming its field."""
+    path = files.origin
+    if not path.is_file():
+        return Origin()
+    cure = "correct it, or remove the file and make the dataset again"
+    text = read_text(path)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise UserError(f"{path}: not readable as JSON ({problem}); {cure}") from problem
+    try:
+        return typed(value, Origin, "origin")
+    except UserError as problem:
+        raise UserError(f"{path}: {str(problem).removeprefix('origin.')}; {cure}") from problem
+
+
+def write(files: DatasetFiles, origin: Origin) -> None:
+    write_atomic(files.origin, (json.dumps(_to_json(origin), indent=1) + "\n").encode())
+
+
+def _to_json(value: Any) -> Any:
+    """A dataclass as JSON values, without the optional fields that are empty."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        pairs = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {f.name: _to_json(content) for f, content in pairs if _required(f) or not _empty(content)}
+    if isinstance(value, dict):
+        return {key: _to_json(content) for key, content in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _required(entry: "dataclasses.Field[Any]") -> bool:
+    return entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+
+
+def _empty(value: Any) -> bool:
+    return value is None or value == {} or value == ()

@@ -1,0 +1,68 @@
+"""The names of a dataset's files: `NAME.npz`, `NAME-val.npz` and `NAME.json` in one folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dualgoal.errors import UserError
+
+SPLITS = ("train", "val")
+_VAL = "-val"
+
+
+@dataclass(frozen=True)
+class DatasetFiles:
+    """The three files of the dataset `name` in `folder`, whether they exist or not."""
+
+    folder: Path
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name in ("", ".", "..") or "/" in self.name or self.name.endswith(_VAL):
+            raise UserError(f"'{self.name}' cannot name a dataset; choose another name")
+
+    @classmethod
+    def holding(cls, file: Path) -> "DatasetFiles":
+        """The files that belong together with one of the two npz files."""
+        return cls(file.parent, file.stem.removesuffix(_VAL))
+
+    @property
+    def train(self) -> Path:
+        return self.folder / f"{self.name}.npz"
+
+    @property
+    def val(self) -> Path:
+        return self.folder / f"{self.name}{_VAL}.npz"
+
+    @property
+    def origin(self) -> Path:
+        """The JSON that says where both npz files come from."""
+        return self.folder / f"{self.name}.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that makes these files."""
+        return self.folder / f".{self.name}.lock"
+
+    def split(self, split: str) -> Path:
+        if split not in SPLITS:
+            raise UserError(f"unknown split '{split}'; use 'train' or 'val'")
+        return self.train if split == "train" else self.val
+
+
+def find(path: Path, task: str | None, split: str) -> Path:
+    """The npz file of a split. `path` is one of the npz files, or a folder; then `task` says which of its datasets."""
+    files = DatasetFiles(path, task or _only_name(path)) if path.is_dir() else DatasetFiles.holding(path)
+    wanted = files.split(split)
+    if split == "train" and not path.is_dir():
+        wanted = path  # whatever its name is
+    if not wanted.is_file():
+        raise UserError(f"{wanted}: no such dataset; make it with 'dualgoal data generate' or 'dualgoal data fetch'")
+    return wanted
+
+
+def _only_name(folder: Path) -> str:
+    names = sorted(p.stem for p in folder.glob("*.npz") if not p.stem.endswith(_VAL))
+    if len(names) != 1:
+        there = f"holds {len(names)} datasets ({', '.join(names)})" if names else "holds no npz dataset"
+        raise UserError(f"{folder}: {there}; name a task or the file itself")
+    return names[0]

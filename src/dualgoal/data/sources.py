@@ -1,0 +1,118 @@
+"""Episodes to import, from one npz file or from a folder with one npz file per episode.
+
+Arrays are found by their usual names. Where a file stores `next_observations`, the state after an episode's last action
+is taken from there.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dualgoal.data import checks, npz
+from dualgoal.data.origin import Origin
+from dualgoal.errors import UserError
+from dualgoal.files import sha256
+
+ALIASES = {
+    "observations": ("observations", "observation", "obs", "states", "state", "images", "pixels"),
+    "actions": ("actions", "action", "acts", "act"),
+    "terminals": ("terminals", "terminal", "dones", "done", "ends", "terminated", "terminations", "is_last"),
+    "timeouts": ("timeouts", "timeout", "truncated", "truncations", "truncateds"),
+    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states"),
+}
+Rows = tuple[np.ndarray, np.ndarray]  # observations, actions
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where episodes come from: `episodes[k]()` reads one, called `names[k]` in messages."""
+
+    names: list[str]
+    episodes: Sequence[Callable[[], Rows]]
+    origin: Origin
+
+
+def open_file(path: Path, keys: dict[str, str]) -> Source:
+    """One npz with all episodes one after the other; `keys` maps our names to those in the file."""
+    with npz.Archive(path) as archive:
+        names = {key: _pick(archive, key, keys, key in checks.REQUIRED) for key in ALIASES}
+        found = {key: archive.read(name) for key, name in names.items() if name is not None}
+    ends = _booleans(path.name, "terminals", found["terminals"])
+    if "timeouts" in found:
+        timeouts = _booleans(path.name, "timeouts", found["timeouts"])
+        _equal_rows(path.name, {"terminals": ends, "timeouts": timeouts})
+        ends = ends | timeouts
+    aligned = {key: found[key] for key in ("observations", "actions", "next_observations") if key in found}
+    _equal_rows(path.name, aligned | {"terminals": ends})
+    ends[-1:] = True  # files often stop in the middle of an episode
+    episodes, first = [], 0
+    for last in np.flatnonzero(ends):
+        episodes.append(_slice(found, slice(first, int(last) + 1)))
+        first = int(last) + 1
+    used = {key: name for key, name in names.items() if name is not None}
+    return Source(
+        [f"{path.name} (episode {k})" for k in range(len(episodes))], episodes,
+        Origin(source="imported", imported_from=path.name, imported_sha256=sha256(path), keys=used),
+    )  # fmt: skip
+
+
+def open_folder(path: Path, keys: dict[str, str]) -> Source:
+    """One npz per episode, in the order of their names."""
+    files = sorted(path.glob("*.npz"))
+    if not files:
+        raise UserError(f"{path}: holds no npz file; expected one per episode")
+
+    def reader(file: Path) -> Callable[[], Rows]:
+        def read() -> Rows:
+            with npz.Archive(file) as archive:
+                wanted = [_pick(archive, key, keys) for key in ("observations", "actions")]
+                observations, actions = (archive.read(str(key)) for key in wanted)
+            return observations, actions
+
+        return read
+
+    return Source(
+        [file.name for file in files], [reader(file) for file in files],
+        Origin(source="imported", imported_from=path.name, episode_files=len(files)),
+    )  # fmt: skip
+
+
+def _pick(archive: npz.Archive, key: str, keys: dict[str, str], required: bool = True) -> str | None:
+    """The name in the file of one of our arrays."""
+    if key in keys:
+        if keys[key] not in archive.members:
+            have = ", ".join(archive.members)
+            raise UserError(f"{archive.path.name}: no array '{keys[key]}' to use as {key} (it holds {have})")
+        return keys[key]
+    by_lower = {name.lower(): name for name in archive.members}
+    found = next((by_lower[alias] for alias in ALIASES[key] if alias in by_lower), None)
+    if found is None and required:
+        have = ", ".join(archive.members) or "nothing"
+        raise UserError(f"{archive.path.name}: no array looks like {key} (it holds {have}); name it: --key {key}=NAME")
+    return found
+
+
+def _slice(found: dict[str, np.ndarray], rows: slice) -> Callable[[], Rows]:
+    def read() -> Rows:
+        observations, actions = found["observations"][rows], found["actions"][rows]
+        if "next_observations" in found:  # transitions: the state after the last one is stored there only
+            observations = np.concatenate([observations, found["next_observations"][rows][-1:]])
+        return observations, actions
+
+    return read
+
+
+def _booleans(name: str, key: str, array: np.ndarray) -> np.ndarray:
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    if array.ndim != 1 or array.dtype.kind not in "bfiu":
+        raise UserError(f"{name}: '{key}' has shape {array.shape} and type {array.dtype}; expected (T,) of 0 and 1")
+    return checks.booleans(name, key, array)
+
+
+def _equal_rows(name: str, arrays: dict[str, np.ndarray]) -> None:
+    lengths = {key: len(array) if array.ndim else 0 for key, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{key} {rows}" for key, rows in lengths.items())
+        raise UserError(f"{name}: arrays of different lengths ({counts}); they must have one row per step")

@@ -1,0 +1,62 @@
+"""Environments by the name of their task: the one place that knows which module makes which."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from dualgoal.envs import tasks
+from dualgoal.envs.versions import Mismatch, mismatches
+
+
+class Env(Protocol):
+    """An evaluation environment in which (seed, task_id) fixes an episode, given the actions."""
+
+    task: str
+    max_steps: int
+    num_tasks: int
+    action_dim: int
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]: ...
+
+    def reset(
+        self, seed: int, task_id: int | None = None, render_goal: bool = False
+    ) -> tuple[np.ndarray, dict[str, Any]]: ...
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]: ...
+
+    def render(self) -> np.ndarray: ...
+
+    def close(self) -> None: ...
+
+
+def make(task: str, *, shadow_size: int | None = None, made_with: Mapping[str, Any] | None = None) -> Env:
+    """The evaluation environment of a task. `shadow_size` is the renderer's shadow map (None: 4096, the official one).
+
+    Given a dataset's provenance as `made_with`, it renders images as that dataset's were rendered, and warns about
+    other versions of the simulators.
+    """
+    if tasks.family(task) == tasks.LIGHTSOUT:  # it has no simulator, so there is nothing to compare
+        from dualgoal.envs.lightsout import SeededLightsOut
+
+        return SeededLightsOut(task)
+    from dualgoal.envs.ogbench import SeededEnv
+
+    if made_with is not None:
+        for line in mismatches(made_with, shadow_size):
+            warnings.warn(line, Mismatch, stacklevel=2)
+        shadow_size = shadow_size or made_with.get("shadow_size")
+    return SeededEnv(task, shadow_size=shadow_size)
+
+
+def exists(task: str) -> bool:
+    """Whether there is an environment for a task."""
+    if tasks.family(task) == tasks.LIGHTSOUT:
+        from dualgoal.envs import lightsout
+
+        return lightsout.exists(task)
+    from dualgoal.envs import ogbench
+
+    return ogbench.exists(task)
