@@ -1,5 +1,7 @@
 """Generated data: repeatable for any number of workers, resumable after a kill, and behaving as section 9 says."""
 
+import errno
+import inspect
 import json
 import os
 import signal
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -82,6 +85,30 @@ def test_a_plain_script_may_use_workers(made, tmp_path):
     )
     subprocess.run([sys.executable, str(script)], check=True)
     assert contents(tmp_path / "out") == contents(made)
+
+
+def test_two_processes_at_once_make_one_dataset(made, tmp_path):
+    code = (
+        "from dualgoal.collect.generate import generate_dataset\n"
+        f"generate_dataset({POINT!r}, 12, {str(tmp_path)!r}, seed=1, workers=1, progress=False, rows=60)\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0] and not any("Error" in line for line in said), said
+    assert contents(tmp_path) == contents(made)
+
+
+def test_a_full_disk_or_a_file_for_a_folder_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UserError, match="file: cannot be made a folder"):
+        generate.generate_dataset(POINT, 2, tmp_path / "file", workers=1, progress=False, rows=5)
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="not written .no space left on device."):
+        generate.generate_dataset(POINT, 2, tmp_path / "out", workers=1, progress=False, rows=5)
 
 
 def test_seeds_differ_and_more_episodes_extend_fewer(made, tmp_path):
@@ -268,6 +295,24 @@ def test_oracles_take_turns_with_their_own_generators():
     assert len({x.tobytes() for x in (first, second, third)}) == 3
     noise = np.concatenate([np.diff(plan(s)(), axis=0)[:, 3] for s in range(3)])
     assert noise.std() > 0
+
+
+def test_ogbench_draws_where_own_generator_expects_it():
+    """`own_generator` rebuilds three methods of OGBench's plan oracles (written for OGBench 1.2.1 and 1.2.2):
+    all that is random in them must be drawn as `np.random`, by methods with no state in a closure."""
+    assert metadata.version("ogbench").startswith("1.2."), (
+        "read the new oracles, then own_generator"
+    )
+    env = ogbench.build("scene-play-v0", mode="data_collection")
+    oracles = behaviours.Play("scene-play-v0", env)._oracles(np.random.default_rng(0))
+    rebuilt = ("reset", "compute_keyframes", "compute_plan")
+    for oracle in oracles.values():
+        for cls in type(oracle).__mro__[:-1]:
+            for name, method in vars(cls).items():
+                if inspect.isfunction(method) and "random" in inspect.getsource(method):
+                    assert name in rebuilt and method.__closure__ is None, f"{cls.__name__}.{name}"
+                    source = inspect.getsource(method)
+                    assert source.count("random.") == source.count("np.random."), f"{cls.__name__}.{name}"
 
 
 def test_interpolation_is_scipys():

@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import subprocess
+import sys
 import warnings
 import zipfile
 
@@ -12,7 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dualgoal import files
-from dualgoal.data import checks, dataset, npz
+from dualgoal.data import checks, dataset, npz, origin
+from dualgoal.data.paths import DatasetFiles
 from dualgoal.errors import UserError
 
 
@@ -131,6 +134,90 @@ def test_a_changed_file_no_longer_matches_its_record(tmp_path):
         dataset.load(path)
 
 
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ([], "expected an object"),
+        ({"seed": "three"}, 'seed is "three"; expected a whole number'),
+        ({"task": 7}, "task is 7; expected a text"),
+        ({"versions": "3.4"}, "versions is .*; expected an object"),
+        ({"files": ["a-v0.npz"]}, "files is .*; expected an object"),
+        ({"files": {"a-v0.npz": "abc"}}, "files.a-v0.npz is .*; expected an object"),
+        ({"files": {"a-v0.npz": {"sha256": 5}}}, "files.a-v0.npz.sha256 is 5; expected a text"),
+        ({"plan": {"task": "a-v0"}}, "plan.seed is missing"),
+        ({"action_range": {"low": [1, "x"], "high": []}}, 'action_range.low is "x"; expected a number'),
+    ],
+)
+def test_a_wrong_type_in_the_record_is_one_line_that_names_file_and_field(tmp_path, record, message):
+    path = write(tmp_path, arrays(), "a-v0.npz")
+    (tmp_path / "a-v0.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=rf"a-v0\.json: .*{message}") as caught:
+        dataset.load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    names = DatasetFiles(tmp_path, "a-v0")
+    plan = origin.Plan("a-v0", 3, 20, 11, None, None, None, {"mujoco": "3"})
+    written = origin.Origin(
+        task="a-v0", source="generated", seed=0, versions={"mujoco": "3"}, counts={"episodes": 22},
+        files={"a-v0.npz": origin.FileFacts(episodes=20, sha256="abc")}, plan=plan,
+        action_range=origin.ActionRange((-1.0, 0.0), (1.0, 2.0)),
+    )  # fmt: skip
+    origin.write(names, written)
+    assert origin.read(names) == written
+    assert "files" not in written.facts() and written.facts()["seed"] == 0 and "collector" not in written.facts()
+    assert json.loads(names.origin.read_text())["plan"]["shadow_size"] is None
+    assert origin.read(DatasetFiles(tmp_path, "b-v0")) == origin.Origin()
+
+
+def test_the_three_files_of_a_dataset(tmp_path):
+    names = DatasetFiles(tmp_path, "a-v0")
+    assert DatasetFiles.holding(names.train) == DatasetFiles.holding(names.val) == names
+    assert [p.name for p in (names.train, names.val, names.origin)] == ["a-v0.npz", "a-v0-val.npz", "a-v0.json"]
+    for wrong in ("", "..", "a/b", "a-val"):
+        with pytest.raises(UserError, match="cannot name a dataset"):
+            DatasetFiles(tmp_path, wrong)
+
+
+def test_both_splits_or_only_one(tmp_path):
+    first = write(tmp_path, arrays(), "a-v0.npz")
+    assert dataset.load_splits(tmp_path)[1] is None
+    second = write(tmp_path, arrays((6,)), "a-v0-val.npz")
+    train, val = dataset.load_splits(first)
+    assert (train.rows, val.rows) == (12, 6)
+    assert dataset.load_splits(second)[0].rows == 6 and dataset.load_splits(second)[1] is None
+
+
+LOAD = """
+import sys
+from dualgoal.data import dataset
+dataset.MAP_ABOVE = 0
+print("ready", flush=True)
+sys.stdin.readline()
+loaded = dataset.load(sys.argv[1])
+print(loaded.provenance["sha256"], int(loaded.observations.sum()))
+"""
+
+
+def test_four_processes_map_one_new_image_dataset(tmp_path):
+    content = images(1500)
+    path = write(tmp_path, content)
+    env = {**os.environ, "DUALGOAL_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", LOAD, str(path)]
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, env=env, **pipe) for _ in range(4)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # all at once
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = [process.communicate() for process in processes]
+    expected = f"{files.sha256(path)} {content['observations'].astype(int).sum()}\n"
+    assert [out for out, _ in answers] == [expected] * 4, answers
+    assert sorted(p.suffix for p in (tmp_path / "cache" / "mapped").iterdir()) == [".json", ".npy"]
+
+
 def changed(**changes):
     content = arrays()
     for key, change in changes.items():
@@ -191,6 +278,27 @@ def test_what_is_no_zip_is_said_so(tmp_path, raw):
         dataset.load(tmp_path / "none.npz")
 
 
+@pytest.mark.parametrize(
+    ("start", "name"), [(b"\x89HDF\r\n\x1a\n", "HDF5"), (b"\x93NUMPY", "npy"), (b"\x80\x04", "pickle")]
+)
+def test_other_formats_are_named_instead_of_downloaded_again(tmp_path, start, name):
+    (tmp_path / "set.npz").write_bytes(start + bytes(2000))
+    with pytest.raises(UserError, match=f"set.npz: not a readable npz .* but .*{name}.*; save its arrays") as caught:
+        dataset.load(tmp_path / "set.npz")
+    assert "again" not in str(caught.value)
+
+
+def test_an_unreadable_file_is_one_line(tmp_path, monkeypatch):
+    path = write(tmp_path, arrays())
+
+    def denied(*_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(npz, "_refuse_other_formats", denied)
+    with pytest.raises(UserError, match="set.npz: cannot be read .permission denied.; change its permissions"):
+        dataset.load(path)
+
+
 def claim(folder, shape: tuple[int, ...], filler: bytes = b""):
     """An archive whose 'observations' header claims a shape that its content does not have."""
     path = write(folder, {key: value for key, value in arrays().items() if key != "observations"})
@@ -232,6 +340,18 @@ def test_the_same_arrays_give_the_same_bytes(tmp_path):
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     with np.load(tmp_path / "a.npz") as file:
         assert all(np.array_equal(file[key], value) for key, value in arrays().items())
+
+
+def test_archives_are_dated_and_compressed_as_asked(tmp_path):
+    """`npz.writing` relies on what zipfile (Python 3.11 to 3.14) does for a member opened by name: the date is 1980,
+    and the archive's compression level holds."""
+    zeros = {"a": np.zeros((1000, 9), np.float32)}
+    npz.save(tmp_path / "0.npz", zeros, level=0)
+    npz.save(tmp_path / "6.npz", zeros, level=6)
+    assert (tmp_path / "0.npz").stat().st_size > 36_000 > 1_000 > (tmp_path / "6.npz").stat().st_size
+    with zipfile.ZipFile(tmp_path / "6.npz") as file:
+        (info,) = file.infolist()
+    assert info.date_time == (1980, 1, 1, 0, 0, 0) and info.compress_type == zipfile.ZIP_DEFLATED
 
 
 def _valid_bytes(compressed: bool) -> bytes:

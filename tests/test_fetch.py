@@ -2,7 +2,9 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -215,6 +217,32 @@ def test_a_full_disk_is_said_before_downloading(server, tmp_path, monkeypatch):
     monkeypatch.setattr("dualgoal.files.free_disk", lambda folder: 100)
     with pytest.raises(UserError, match="GiB are free"):
         download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+
+
+def test_a_disk_that_fills_up_is_not_blamed_on_the_mirror(server, tmp_path):
+    folder = files.make_folder(tmp_path / "d")
+    (folder / f"{TASK}-val.npz.partial").symlink_to("/dev/full")
+    with pytest.raises(UserError, match="not written .no space left on device.; .*make room") as caught:
+        download.fetch_dataset(TASK, folder, mirrors=[server.url], progress=False)
+    assert not isinstance(caught.value, download.Unavailable) and len(server.asked) == 1
+
+
+def test_a_file_where_the_folder_belongs(server, tmp_path):
+    (tmp_path / "d").write_bytes(b"")
+    with pytest.raises(UserError, match="d: cannot be made a folder"):
+        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+
+
+def test_two_at_once_download_once(server, tmp_path):
+    def slowly(request, body, start):
+        time.sleep(0.3)
+        return False
+
+    server.misbehave = slowly
+    fetch = lambda _: download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    with ThreadPoolExecutor(2) as pool:
+        assert len(set(pool.map(fetch, range(2)))) == 1
+    assert len(server.asked) == 2 and got(tmp_path / "d") == server.files
 
 
 def test_unknown_tasks_are_not_asked_for(server, tmp_path):

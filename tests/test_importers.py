@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from dualgoal import files
 from dualgoal.data import dataset, importing
 from dualgoal.errors import UserError
 
@@ -114,6 +115,23 @@ def test_actions_are_scaled_only_when_asked(tmp_path):
     assert (train.actions[:, 1] == -1).all(), "a coordinate that never changes"
 
 
+def test_bytes_as_actions_are_scaled_too(tmp_path):
+    content = flat(episodes())
+    content["actions"] = np.linspace(0, 250, 2 * sum(LENGTHS)).reshape(-1, 2).astype(np.uint8)
+    np.savez(tmp_path / "own.npz", **content)
+    importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", scale_actions=True)
+    train, val = both(tmp_path / "out")
+    scaled = np.concatenate([train.actions, val.actions])[:, 0]
+    assert scaled.dtype == np.float32 and (np.diff(scaled) >= 0).all()
+    assert scaled.min() == -1 and 0.9 < scaled.max() <= 1
+
+
+def test_scaling_does_not_hide_an_episode_of_one_row(tmp_path):
+    np.savez(tmp_path / "own.npz", **(flat(episodes()) | {"terminals": np.ones(18)}))
+    with pytest.raises(UserError, match="episode of one row"):
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", scale_actions=True)
+
+
 def test_discrete_actions_with_a_column_become_flat(tmp_path):
     content = flat(episodes()) | {"actions": (np.arange(sum(LENGTHS)) % 4)[:, None]}
     np.savez(tmp_path / "own.npz", **content)
@@ -129,6 +147,10 @@ def test_discrete_actions_with_a_column_become_flat(tmp_path):
         ({"observations": np.full((18, 3), np.nan)}, r"own.npz \(episode 0\): 'observations' is nan in row 0"),
         ({"observations": np.zeros((18, 4, 4), np.uint8)}, "no image"),
         ({"terminals": np.ones(18)}, "episode of one row"),
+        ({"terminals": np.where(np.arange(18) == 7, np.nan, 0)}, "'terminals' is nan in row 7; expected 0 or 1"),
+        ({"terminals": np.where(np.arange(18) == 7, 0.5, 0)}, "'terminals' is 0.5 in row 7; expected 0 or 1"),
+        ({"timeouts": np.full(18, 2)}, "'timeouts' is 2 in row 0; expected 0 or 1"),
+        ({"next_observations": np.zeros((17, 3))}, "arrays of different lengths .*next_observations 17"),
         ({"terminals": np.zeros(18)}, "holds 1 episode; at least 2"),
     ],
 )
@@ -154,6 +176,18 @@ def test_episodes_must_agree_and_targets_be_free(tmp_path):
         importing.import_dataset(tmp_path / "empty", tmp_path / "out")
     with pytest.raises(UserError, match="no such file"):
         importing.import_dataset(tmp_path / "nothing.npz", tmp_path / "out")
+
+
+def test_where_nothing_can_be_written_or_another_process_writes(tmp_path):
+    np.savez(tmp_path / "own.npz", **flat(episodes()))
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UserError, match="file: cannot be made a folder .file exists."):
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "file")
+    files.make_folder(tmp_path / "out")
+    with files.locked(tmp_path / "out" / ".own.lock"), pytest.raises(UserError, match="in use by process"):
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["own-val.npz", "own.json", "own.npz"]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Minari about data without an environment

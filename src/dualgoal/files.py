@@ -6,6 +6,7 @@ continues from, so that a file never holds a row twice and ends as if nothing ha
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -18,11 +19,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import IO, Any
+from typing import IO, Any, ParamSpec, TypeVar
 
 from dualgoal.errors import UserError
 
 Row = dict[str, Any]
+Given, Result = ParamSpec("Given"), TypeVar("Result")
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -128,9 +130,12 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def move_into_place(temporary: Path, path: Path) -> None:
     """Rename a complete file so that, even after a power failure, `path` is the old file or the new one."""
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise _full(path, error) from error
     sync_folder(path.parent)
 
 
@@ -193,6 +198,22 @@ def cache_folder() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "dualgoal"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dualgoal"
+
+
+def os_errors_in_one_line(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Make a function raise `UserError` where the system refuses: permissions, a full disk, a file for a folder."""
+
+    @functools.wraps(function)
+    def call(*args: Given.args, **options: Given.kwargs) -> Result:
+        try:
+            return function(*args, **options)
+        except BrokenPipeError:  # whoever reads our output has left; that is no problem with a file
+            raise
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise UserError(f"{where}{_reason(error)}; check the path, its permissions and the disk's space") from error
+
+    return call
 
 
 def _reason(error: Exception) -> str:

@@ -28,7 +28,16 @@ from dualgoal.envs import ogbench
 from dualgoal.envs.tasks import TASKS, family, is_pixels
 from dualgoal.envs.versions import OFFICIAL_SHADOW_SIZE, simulators
 from dualgoal.errors import UserError
-from dualgoal.files import locked, make_folder, move_into_place, read_text, sha256, typed, write_atomic
+from dualgoal.files import (
+    locked,
+    make_folder,
+    move_into_place,
+    os_errors_in_one_line,
+    read_text,
+    sha256,
+    typed,
+    write_atomic,
+)  # fmt: skip
 
 SHADOW_SIZE = 512  # of images made here: three times faster on a GPU than 4096, and 0.05 of 255 different per pixel
 DEFAULT_ROWS = 1001
@@ -36,6 +45,7 @@ DEFAULT_ROWS = 1001
 Experts = Mapping[str, experts.Expert]
 
 
+@os_errors_in_one_line
 def generate_dataset(
     task: str,
     episodes: int,

@@ -18,7 +18,7 @@ from dualgoal.data.origin import Origin
 from dualgoal.data.paths import DatasetFiles, find
 from dualgoal.envs.versions import OFFICIAL_SHADOW_SIZE, Mismatch, mismatches
 from dualgoal.errors import UserError
-from dualgoal.files import sha256
+from dualgoal.files import os_errors_in_one_line, sha256
 
 MAP_ABOVE = 256 << 20  # image arrays larger than this many bytes are memory-mapped
 
@@ -82,6 +82,7 @@ class Dataset:
         return self.terminals | following
 
 
+@os_errors_in_one_line
 def load(path: str | Path, task: str | None = None, split: str = "train") -> Dataset:
     """Load one split from an npz file or from a folder that holds `TASK.npz` and `TASK-val.npz`."""
     file = find(Path(path).expanduser(), task, split)

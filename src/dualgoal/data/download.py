@@ -18,7 +18,16 @@ from dualgoal.data import checks, npz, origin
 from dualgoal.data.origin import FileFacts, Origin
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.errors import UserError
-from dualgoal.files import cache_folder, locked, make_folder, move_into_place, require_disk, sha256, write_all
+from dualgoal.files import (
+    cache_folder,
+    locked,
+    make_folder,
+    move_into_place,
+    os_errors_in_one_line,
+    require_disk,
+    sha256,
+    write_all,
+)  # fmt: skip
 
 OFFICIAL = "https://rail.eecs.berkeley.edu/datasets/ogbench"
 BLOCK = 1 << 18
@@ -42,6 +51,7 @@ def usual_mirrors() -> list[str]:
     return os.environ.get("DUALGOAL_MIRRORS", "").split() or [OFFICIAL]
 
 
+@os_errors_in_one_line
 def fetch_dataset(
     task: str, out: str | Path | None = None, *, mirrors: Iterable[str] | None = None, progress: bool = True
 ) -> Path:

@@ -16,11 +16,12 @@ from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.data.sources import Rows, Source
 from dualgoal.errors import UserError
-from dualgoal.files import locked, make_folder, sha256
+from dualgoal.files import locked, make_folder, os_errors_in_one_line, sha256
 
 VALIDATION_EVERY = 10
 
 
+@os_errors_in_one_line
 def import_dataset(
     src: str | Path,
     out: str | Path,

@@ -8,7 +8,7 @@ import numpy as np
 from dualgoal.data import npz
 from dualgoal.data.dataset import Dataset, load_splits
 from dualgoal.errors import UserError
-from dualgoal.files import make_folder, replacing
+from dualgoal.files import make_folder, os_errors_in_one_line, replacing
 
 _ROWS = 1 << 14
 
@@ -43,6 +43,7 @@ def _plain(value: np.ndarray) -> Any:
     return value.tolist() if value.dtype.kind in "iub" else np.round(value.astype(float), 4).tolist()
 
 
+@os_errors_in_one_line
 def summarize(path: str | Path, *, task: str | None = None, plot: str | Path | None = None) -> dict[str, Any]:
     """What both splits at `path` hold, as plain JSON values; draws a maze's coverage into `plot` if given."""
     train, val = load_splits(path, task)

@@ -5,11 +5,10 @@ else. Whatever a run directory lacks is named at the top of the page instead of 
 """
 
 from collections.abc import Sequence
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from dualgoal import __version__
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.paper import claims, reproduce, row_files, tables
@@ -189,7 +188,7 @@ def _page(
     body = [
         tag("header", tag("h1", title), tag("p", lead, class_="lead"), navigation if parts else None),
         tag("main", warnings, [tag("section", tag("h2", name), part, id=anchor) for anchor, name, part in parts]),
-        tag("footer", tag("p", f"Made by dualgoal {__version__}. This file is complete in itself.")),
+        tag("footer", tag("p", f"Made by dualgoal {metadata.version('dualgoal')}. This file is complete in itself.")),
         data(list(explorers), id="explorer-data"),
         tag("script", asset("report.js")),
     ]
