@@ -300,9 +300,7 @@ def test_oracles_take_turns_with_their_own_generators():
 def test_ogbench_draws_where_own_generator_expects_it():
     """`own_generator` rebuilds three methods of OGBench's plan oracles (written for OGBench 1.2.1 and 1.2.2):
     all that is random in them must be drawn as `np.random`, by methods with no state in a closure."""
-    assert metadata.version("ogbench").startswith("1.2."), (
-        "read the new oracles, then own_generator"
-    )
+    assert metadata.version("ogbench").startswith("1.2."), "read the new oracles, then own_generator"
     env = ogbench.build("scene-play-v0", mode="data_collection")
     oracles = behaviours.Play("scene-play-v0", env)._oracles(np.random.default_rng(0))
     rebuilt = ("reset", "compute_keyframes", "compute_plan")

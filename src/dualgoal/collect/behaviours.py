@@ -1,8 +1,8 @@
-"""One episode of data from each family's scripted behaviour: our loops over OGBench's mazes and oracles (section 9).
+"""Scripted behaviours that collect data, one per family of tasks, in OGBench's mazes and with its oracles (section 9).
 
-A collector is built once per worker and called once per episode with that episode's generator, which every random
-draw goes through: start, goals, action noise, and the oracles' plans. An episode is a dict of arrays in the official
-format; beside it come counts of what happened (goals reached, plans finished), from which the record reports.
+A collector is built once per worker and called once per episode with that episode's random generator, which makes every
+random choice: start, goals, action noise, and the oracles' plans. It returns the episode as a dict of arrays in the
+official format, and counts of what happened (goals reached, plans finished) for the dataset's record.
 """
 
 import bisect
@@ -23,11 +23,13 @@ from dualgoal.envs.tasks import MANIPULATION, family
 from dualgoal.errors import UserError
 
 Episode = dict[str, np.ndarray]
-SIZES = {"cube": ("-single-", "-double-"), "antsoccer": ("-arena-",)}  # where the method describes no other
+SIZES = {"cube": ("-single-", "-double-"), "antsoccer": ("-arena-",)}  # families of which only these are described
 POINT_NOISE, WALK_NOISE = 0.5, 0.2  # standard deviation of the noise on every action coordinate
 
 
 class Collector(Protocol):
+    """Collects one episode of `rows` rows, and counts what happened in it."""
+
     def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]: ...
 
 
@@ -107,7 +109,9 @@ class NavigatePoint:
         env, counts = self.env, Counter[str]()
         goal = _start_maze(env, rng, self.cells, self.vertices)
         observation, (x, y) = env.get_ob(), env.get_xy()
-        noise = rng.normal(0.0, POINT_NOISE, (rows, 2))  # all at once: a draw per step costs a tenth of a step
+        noise = rng.normal(
+            0.0, POINT_NOISE, (rows, 2)
+        )  # all at once: drawing it step by step would add a tenth to the cost of a step
         out = Recorder(rows)
         for at in range(rows):
             dx, dy = _direction(self.maze, x, y, goal)
@@ -124,7 +128,7 @@ class NavigatePoint:
 
 
 class Navigate:
-    """Ant and humanoid mazes: the same route, walked by an expert that is told the direction."""
+    """Ant and humanoid mazes: the same route, walked by an expert policy that is given the direction."""
 
     def __init__(self, task: str, env: Any, walk: Expert):
         self.env, self.walk, self.maze = env, walk, ogbench.maze(task)
@@ -211,7 +215,7 @@ class Soccer:
     def _detour(
         self, path: np.ndarray, detour: np.ndarray | None, rng: np.random.Generator, counts: Counter[str]
     ) -> np.ndarray | None:
-        """Where to walk instead of after the ball: kept until reached, begun when the last 150 positions are close."""
+        """Where to walk instead of to the ball: begins when the last 150 positions are close together, ends there."""
         here = path[-1]
         if detour is not None:
             return None if np.linalg.norm(detour - here) <= self.REACHED else detour
@@ -278,7 +282,7 @@ class Play:
         return bool(y < 0.29 and (y > -0.3 or 0.06 <= z <= 0.08))
 
     def _oracles(self, rng: np.random.Generator) -> dict[str, Any]:
-        # Imported here: at the top of the file they would come before `envs`, which has to choose the renderer first.
+        # Imported here: at the top of the file they would come before `envs.ogbench`, which chooses the renderer.
         from ogbench.manipspace.oracles.plan.button_plan import ButtonPlanOracle
         from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
         from ogbench.manipspace.oracles.plan.drawer_plan import DrawerPlanOracle
@@ -301,8 +305,8 @@ def _next_plan(oracles: dict[str, Any], observation: np.ndarray, info: dict[str,
 def own_generator(oracle: Any, rng: np.random.Generator) -> Any:
     """Make a plan oracle draw from `rng` instead of NumPy's global generator.
 
-    Its planning methods are rebuilt, for this instance only, over a namespace in which `np.random` is `rng` (and
-    interpolation is ours): neither NumPy nor OGBench's modules are changed, so any number of oracles can take turns.
+    Its planning methods are rebuilt, for this instance only, with globals in which `np.random` is `rng` (and
+    interpolation is ours). Neither NumPy nor OGBench's modules are changed, so any number of oracles can alternate.
     """
     numpy = types.ModuleType("numpy")
     numpy.__dict__.update(vars(np), random=rng)
@@ -315,7 +319,7 @@ def own_generator(oracle: Any, rng: np.random.Generator) -> Any:
 
 
 def _linear(times: list[float], values: Any, **_: Any) -> Callable[[float], np.ndarray]:
-    """Linear interpolation at one time; plans ask for each of their steps, where SciPy's would cost 2 % of all."""
+    """Linear interpolation, asked for at every step of a plan, where SciPy's overhead is 2 % of all collecting time."""
     knots, points = list(times), np.asarray(values, dtype=np.float64)
     slopes = (np.diff(points, axis=0).T / np.diff(knots)).T
 

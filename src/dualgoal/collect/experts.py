@@ -40,7 +40,7 @@ SQUASHES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tanh": np.tanh, "non
 
 
 class MLP:
-    """A perceptron in NumPy: small enough that a compiler would cost more than it saves, and free of device state."""
+    """A perceptron in NumPy: so small that compiling it would cost more than it saves."""
 
     def __init__(self, layers: list[tuple[np.ndarray, np.ndarray]], activation: str = "gelu", squash: str = "tanh"):
         self.layers, self.activation, self.squash = layers, ACTIVATIONS[activation], SQUASHES[squash]

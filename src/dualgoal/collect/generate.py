@@ -1,8 +1,8 @@
-"""Making a dataset here: episodes from the scripted collectors, by several processes, resumable (section 9).
+"""Generating a dataset: episodes of the scripted behaviours, collected by several processes, resumable (section 9).
 
 Episode k of a split is a function of (task, seed, split, k) alone, so any number of workers gives the same bytes and an
 interrupted generation continues where it stopped: each finished episode is one small file in a hidden folder, and when
-all are there they are joined into `TASK.npz` and `TASK-val.npz` with a JSON that records how they were made.
+all are there they are joined into the two npz files, with a JSON file that records how they were made.
 """
 
 import functools
@@ -37,7 +37,7 @@ from dualgoal.files import (
     sha256,
     typed,
     write_atomic,
-)  # fmt: skip
+)
 
 SHADOW_SIZE = 512  # of images made here: three times faster on a GPU than 4096, and 0.05 of 255 different per pixel
 DEFAULT_ROWS = 1001
@@ -68,9 +68,11 @@ def generate_dataset(
     files = DatasetFiles(Path(out).expanduser(), task)
     if workers is not None and workers < 1:
         raise UserError(f"workers is {workers}; it must be at least 1")
+    parts = files.folder / f".{task}.parts"
+    if files.train.exists() and not parts.exists() and _complete(plan, files, parts):
+        return files.train  # without a lock: the folder may be read-only
     make_folder(files.folder)
     with locked(files.lock, wait=True):
-        parts = files.folder / f".{task}.parts"
         if not _complete(plan, files, parts):
             _generate(plan, skills, parts, workers or machine.cores(), progress)
             _join(plan, parts, files)
@@ -134,7 +136,7 @@ def _complete(plan: Plan, files: DatasetFiles, parts: Path) -> bool:
         return True
     raise UserError(
         f"{files.train}: already there, made in another way (episodes, seed, versions, ...); "
-        "remove it with its -val.npz and .json, or choose another folder"
+        f"remove it with {files.val.name} and {files.origin.name}, or choose another folder"
     )
 
 
@@ -190,12 +192,12 @@ def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
     """Stream the episodes into the two files and write the record; the training file, put there last, says 'done'."""
     facts, counts = {}, Counter[str]()
     for split in SPLITS:
-        target, own = parts / files.split(split).name, [item for item in plan.items if item[0] == split]
-        digests = _join_split(plan, parts, own, target)
+        target, picked = parts / files.split(split).name, [item for item in plan.items if item[0] == split]
+        digests = _join_split(plan, parts, picked, target)
         facts[target.name] = FileFacts(
-            episodes=len(own), rows=plan.rows * len(own), sha256=sha256(target), arrays=digests
+            episodes=len(picked), rows=plan.rows * len(picked), sha256=sha256(target), arrays=digests
         )
-        for item in own:
+        for item in picked:
             with npz.Archive(_part(parts, item)) as part:
                 counts.update(json.loads(part.read("counts").tobytes()))
     record = Origin(
@@ -208,19 +210,20 @@ def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
     move_into_place(parts / files.train.name, files.train)
 
 
-def _join_split(plan: Plan, parts: Path, own: list[Item], file: Path) -> dict[str, str]:
-    with npz.Archive(_part(parts, own[0])) as first:
+def _join_split(plan: Plan, parts: Path, picked: list[Item], file: Path) -> dict[str, str]:
+    with npz.Archive(_part(parts, picked[0])) as first:
         members = {key: m for key, m in first.members.items() if key != "counts"}
     level = 1 if is_pixels(plan.task) else 6  # images are large and hardly shrink further
 
     def rows_of(key: str) -> Iterator[np.ndarray]:
-        for item in own:
+        for item in picked:
             with npz.Archive(_part(parts, item)) as part:
                 yield part.read(key)
 
     with npz.writing(file, level) as out:
         return {
-            key: out.add(key, (plan.rows * len(own), *m.shape[1:]), m.dtype, rows_of(key)) for key, m in members.items()
+            key: out.add(key, (plan.rows * len(picked), *m.shape[1:]), m.dtype, rows_of(key))
+            for key, m in members.items()
         }
 
 

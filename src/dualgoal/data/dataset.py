@@ -1,8 +1,8 @@
 """Datasets: flat arrays with an episode index, loaded from OGBench files or our own (section 2.1 of the method).
 
 All rows are kept once (the compact form): the successor of row i is row i + 1, and the last row of an episode has none.
-State sets live in memory as float32; large pixel sets stay uint8 in a memory-mapped cache, so that 12 GB of images
-never need 24. Whatever is wrong with a file is found here, before anything trains, and said in one line.
+Vectors are held in memory as float32; large image arrays stay uint8 in a memory-mapped cache, so that 12 GB of images
+never need 24. Whatever is wrong with a file is found here, before anything trains, and reported in one line.
 """
 
 import warnings
@@ -77,7 +77,7 @@ class Dataset:
 
     @property
     def compact_terminals(self) -> np.ndarray:
-        """True on the last two rows of each episode: the last transition, and the row that only ends it."""
+        """True on the last two rows of each episode: the last transition, and the final row, which has no successor."""
         following = np.append(self.terminals[1:], True)
         return self.terminals | following
 

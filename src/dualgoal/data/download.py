@@ -27,7 +27,7 @@ from dualgoal.files import (
     require_disk,
     sha256,
     write_all,
-)  # fmt: skip
+)
 
 OFFICIAL = "https://rail.eecs.berkeley.edu/datasets/ogbench"
 BLOCK = 1 << 18

@@ -1,4 +1,4 @@
-"""Looking at a dataset: sizes, ranges, where it came from, and for mazes a picture of where it has been."""
+"""Looking at a dataset: sizes, ranges, where it came from, and for mazes a picture of the places it covers."""
 
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def _pairs(values: dict[str, Any]) -> str:
 
 
 def draw_coverage(dataset: Dataset, out: str | Path) -> Path:
-    """Draw where a maze dataset has been, as a PNG: how many rows fall into each half metre, over the walls."""
+    """Draw the places a maze dataset covers, as a PNG: the number of rows in each half metre, over the walls."""
     from dualgoal.envs import ogbench
 
     name = dataset.task

@@ -37,6 +37,6 @@ def _build(archive: npz.Archive, array_path: Path, digest_path: Path) -> None:
     needed = archive.members["observations"].nbytes
     files.require_disk(folder, needed, f"{archive.path.name}: its images", "set DUALGOAL_CACHE to a larger disk")
     with files.replacing(array_path) as temporary:
-        archive.spill("observations", temporary)
+        archive.unpack("observations", temporary)
     facts = {"file": str(archive.path), "sha256": files.sha256(archive.path)}
     files.write_atomic(digest_path, json.dumps(facts).encode())

@@ -1,8 +1,8 @@
 """Reading and writing npz archives without trusting them and without holding them twice.
 
-NumPy's own reader answers a damaged file with a dozen kinds of exception from inside NumPy, zlib and zipfile, and
-allocates whatever a header claims. Here each member's header is read and weighed first, data streams in blocks, and
-every problem becomes one line that names file and key. The writer streams too, and the same arrays give the same bytes.
+NumPy's own reader answers a damaged file with a dozen kinds of exceptions from NumPy, zlib and zipfile, and allocates
+whatever a header claims. Here each member's header is read and checked first, data is read in blocks, and every problem
+becomes one line that names file and key. The writer works in blocks too, and the same arrays give the same bytes.
 """
 
 import hashlib
@@ -81,7 +81,7 @@ def _refuse_other_formats(path: Path) -> None:
 
 
 class Archive:
-    """An open npz file: `members` by key, `read` one into memory, `spill` one to an npy file."""
+    """An open npz file: `members` by key; `read` loads one into memory, `unpack` writes one to an npy file."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -167,7 +167,7 @@ class Archive:
             for _ in self._blocks(member):
                 pass
 
-    def spill(self, key: str, target: Path) -> None:
+    def unpack(self, key: str, target: Path) -> None:
         """Decompress one array into an npy file, in blocks, so that it can be memory-mapped."""
         member = self.members[key]
         with target.open("wb") as out:

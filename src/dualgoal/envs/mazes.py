@@ -5,6 +5,7 @@ breadth-first search per goal cell, kept for the life of the maze, because colle
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,7 +46,7 @@ class Maze:
     def centre(self, cell: Cell) -> tuple[float, float]:
         return cell[1] * self.unit - self.offset, cell[0] * self.unit - self.offset
 
-    def cell(self, xy) -> Cell:
+    def cell(self, xy: Sequence[float] | np.ndarray) -> Cell:
         """The cell that holds a point."""
         half = self.offset + 0.5 * self.unit
         return int((xy[1] + half) / self.unit), int((xy[0] + half) / self.unit)
@@ -78,7 +79,7 @@ class Maze:
 
     def _descend(self, here: Cell, goal: Cell) -> Cell:
         table = self.distances(goal)
-        far = self.walls.size  # a wall (a point pressed into it) is farther than any free cell
+        far = self.walls.size  # a point pressed into a wall counts as farther than any free cell
         best, steps = here, far if table[here] == UNREACHABLE else table[here]
         for di, dj in _NEIGHBOURS:
             near = (here[0] + di, here[1] + dj)

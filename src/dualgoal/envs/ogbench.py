@@ -1,8 +1,8 @@
 """OGBench environments in which (task, seed) fixes start, goal and everything after (section 7 of the method).
 
-OGBench's own `reset(seed=...)` does not: mazes draw from NumPy's global generator and manipulation goals take random
-steps from a fresh, unseeded action space. Here each environment owns one generator, which every draw goes through, and
-no global state is touched, construction included (`gymnasium.make` draws from the global generator, so it is not used).
+OGBench's own `reset(seed=...)` does not: mazes draw from NumPy's global generator, and manipulation goals take random
+steps from a new, unseeded action space. Here each environment has one generator for everything random, and no global
+state is touched, not even by construction (`gymnasium.make` draws from the global generator, so it is not used).
 """
 
 import atexit
@@ -72,7 +72,7 @@ def check(task: str) -> None:
 
 
 def build(task: str, *, shadow_size: int | None = None, **options: Any) -> Any:
-    """The bare OGBench environment of a task. It draws nothing sensible until `give_generator` has been called."""
+    """The bare OGBench environment of a task. It is not seeded before `give_generator` has been called."""
     check(task)
     spec = _spec(task)
     module, name = spec.entry_point.split(":")
@@ -90,7 +90,7 @@ def build(task: str, *, shadow_size: int | None = None, **options: Any) -> Any:
 
 
 def _tidy_maze(env: Any, shadow_size: int | None) -> None:
-    """Remove the model file that every maze leaves in the temporary folder, and renew the renderer's shadow map."""
+    """Remove the model file that every maze leaves in the temporary folder, and set the size of the shadow map."""
     with contextlib.suppress(OSError):
         Path(env.fullpath).unlink()
     if shadow_size is not None:
@@ -137,7 +137,7 @@ _with_renderer: weakref.WeakSet = weakref.WeakSet()
 
 
 def _close_at_exit(env: Any) -> None:
-    """EGL contexts must go before the interpreter takes EGL down, or every exit prints tracebacks."""
+    """EGL contexts must be closed before the interpreter unloads EGL, or every exit prints tracebacks."""
     if not _with_renderer:
         atexit.register(_close_all)
     _with_renderer.add(env)

@@ -31,7 +31,7 @@ def _library(*names: str) -> ctypes.CDLL | None:
 
 
 def _egl_devices(egl: ctypes.CDLL) -> int:
-    """How many EGL devices can be opened: a library without a driver behind it has none."""
+    """How many EGL devices can be opened; none if the library has no driver."""
     lookup = egl.eglGetProcAddress
     lookup.restype, lookup.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
     query, display = lookup(b"eglQueryDevicesEXT"), lookup(b"eglGetPlatformDisplayEXT")
@@ -88,7 +88,7 @@ def require(what: str) -> None:
 
 
 def _use_choice() -> None:
-    """If MuJoCo was imported before us, without the choice, give it the backend now; it looks it up at each use."""
+    """If MuJoCo was imported before the backend was chosen, set it now; MuJoCo looks it up at each use."""
     loaded, chosen = sys.modules.get("mujoco.gl_context"), os.environ.get("MUJOCO_GL", "")
     if loaded is None or chosen not in ("egl", "osmesa"):
         return
