@@ -24,7 +24,8 @@ from typing import IO, Any, ParamSpec, TypeVar
 from dualgoal.errors import UserError
 
 Row = dict[str, Any]
-Given, Result = ParamSpec("Given"), TypeVar("Result")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 def write_atomic(path: Path, content: bytes) -> None:
