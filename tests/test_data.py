@@ -201,7 +201,7 @@ print(loaded.provenance["sha256"], int(loaded.observations.sum()))
 
 
 def test_four_processes_map_one_new_image_dataset(tmp_path):
-    content = images(1500)
+    content = images(20_000)  # large enough that the four overlap
     path = write(tmp_path, content)
     env = {**os.environ, "DUALGOAL_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-c", LOAD, str(path)]

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from dualgoal.data import dataset
+from dualgoal.envs import versions
 from dualgoal.errors import UserError
 from dualgoal.runs import evaluate, policy, train, worker
 from dualgoal.runs.evaluate import Pool, jobs_for
@@ -198,8 +198,8 @@ def test_another_simulator_than_the_datasets_is_named(path, tmp_path):
     moved = tmp_path / "run"
     shutil.copytree(path, moved)
     facts = json.loads((moved / "config.json").read_text())
-    here = dataset.simulators()["mujoco"]
-    facts["dataset"]["versions"] = {**dataset.simulators(), "mujoco": "3.1.6-other"}
+    here = versions.simulators()["mujoco"]
+    facts["dataset"]["versions"] = {**versions.simulators(), "mujoco": "3.1.6-other"}
     (moved / "config.json").write_text(json.dumps(facts))
-    with pytest.warns(dataset.Mismatch, match=f"made with mujoco 3.1.6-other, evaluated with mujoco {here}"):
+    with pytest.warns(versions.Mismatch, match=f"made with mujoco 3.1.6-other, evaluated with mujoco {here}"):
         evaluate.evaluate(moved, episodes=1, seeds=(0,), workers=1, random=True)
