@@ -28,7 +28,7 @@ jax.config.update("jax_num_cpu_devices", 1)  # whichever test trains first; subp
 settings.register_profile("same", derandomize=True)
 settings.load_profile("same")
 
-STRICT = [*CHECKED, "encoders", "pairs", "seeds", "parity", "grid", "new_representation"]
+STRICT = [*CHECKED, "encoders", "pooling", "augment", "pairs", "seeds", "parity", "grid", "new_representation"]
 LONGEST = ["pairs", "train", "grid", "seeds", "agent", "readme", "bench", "evaluate", "lightsout_experiment"]
 
 

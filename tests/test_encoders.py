@@ -1,16 +1,14 @@
-"""Pixels: the encoder layer by layer, asymmetric pooling, fusion and random shifts (sections 2.5 and 3.4)."""
+"""Images: the encoder layer by layer, its asymmetric pooling, and fusion (section 3.4)."""
 
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax, random
+from jax import random
 
 from dualgoal.interface import Spec
-from dualgoal.nets import encoders
-from dualgoal.nets.encoders import FEATURES, PAD, Conv, Early, Impala, Late, Stack, fuse, shift
+from dualgoal.nets.encoders import FEATURES, Early, Impala, Late, make_fusion
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
@@ -31,39 +29,6 @@ def pool(x):
     padded = np.pad(x, ((0, 1), (0, 1), (0, 0)), constant_values=-np.inf)
     h, w = x.shape[0] // 2, x.shape[1] // 2
     return np.max([padded[i : i + 2 * h : 2, j : j + 2 * w : 2] for i in range(3) for j in range(3)], axis=0)
-
-
-def test_pooling_is_asymmetric():
-    """A lone bright pixel at the origin is seen by one window only; symmetric padding would show it in the same one,
-    but would also move what a pixel at (1, 1) lights."""
-    stack = Stack(random.key(0), 1, 1)
-    one = jnp.zeros((3, 3, 1, 1)).at[1, 1].set(1.0)
-    stack = _with(stack, one)
-    for pixel, lit in (((0, 0), {(0, 0)}), ((1, 1), {(0, 0)}), ((2, 2), {(0, 0), (0, 1), (1, 0), (1, 1)})):
-        x = jnp.zeros((1, 8, 8, 1)).at[0, pixel[0], pixel[1]].set(1.0)
-        assert {tuple(map(int, p)) for p in np.argwhere(np.asarray(stack(x))[0, :, :, 0] > 0)} == lit
-
-
-@pytest.mark.parametrize("sides", [(8, 8), (5, 12), (7, 3), (1, 2)])
-def test_gradients_of_pooling_go_to_the_first_largest(sides):
-    """As JAX's own do; rounded values, so that many windows hold several largest."""
-    x = jnp.round(2 * random.normal(random.key(0), (2, *sides, 3)))
-    plain = lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
-    theirs, pull_theirs = jax.vjp(plain, x)
-    ours, pull_ours = jax.vjp(lambda x: encoders.pool(sides, x), x)
-    np.testing.assert_array_equal(ours, theirs)
-    np.testing.assert_array_equal(encoders.pool(sides, x), theirs)
-    dy = random.normal(random.key(1), ours.shape)
-    np.testing.assert_allclose(pull_ours(dy)[0], pull_theirs(dy)[0], atol=1e-6)
-
-
-def _with(stack, kernel):
-    first, block = Conv(random.key(0), 1, 1), Conv(random.key(0), 1, 1)
-    object.__setattr__(first, "w", kernel)
-    object.__setattr__(block, "w", jnp.zeros_like(kernel))
-    object.__setattr__(stack, "first", first)
-    object.__setattr__(stack, "block", (block, block))
-    return stack
 
 
 def test_impala_equals_its_definition():
@@ -90,7 +55,7 @@ def test_impala_sizes_and_initial_weights():
 
 @pytest.mark.parametrize(("fusion", "kind", "size"), [("early", Early, 512), ("late", Late, 1024)])
 def test_fusion(fusion, kind, size):
-    join = fuse(random.key(0), Spec(SHAPE, 2, fusion=fusion))
+    join = make_fusion(random.key(0), Spec(SHAPE, 2, fusion=fusion))
     assert isinstance(join, kind)
     assert join.size == size
     s, g = (jnp.asarray(np.random.default_rng(n).integers(0, 256, (2, *SHAPE), np.uint8)) for n in (0, 1))
@@ -103,14 +68,3 @@ def test_fusion(fusion, kind, size):
     else:
         assert join.encoder.stacks[0].first.w.shape == (3, 3, 6, 16)
         assert np.abs(together - other).max() > 1e-3
-
-
-def test_shift_is_edge_padding_and_a_crop():
-    images = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), np.uint8)
-    offsets = np.array([[0, 6], [3, 3], [5, 1]])
-    shifted = np.asarray(shift(jnp.asarray(images), jnp.asarray(offsets)))
-    assert shifted.dtype == np.uint8
-    for image, (dy, dx), got in zip(images, offsets, shifted, strict=True):
-        padded = np.pad(image, ((PAD, PAD), (PAD, PAD), (0, 0)), mode="edge")
-        np.testing.assert_array_equal(got, padded[dy : dy + 16, dx : dx + 16])
-    np.testing.assert_array_equal(shifted[1], images[1])

@@ -13,7 +13,7 @@ from jax.extend.core import jaxprs_in_params
 import small
 from dualgoal import sampler, streams
 from dualgoal.interface import Spec
-from dualgoal.nets.encoders import PAD
+from dualgoal.nets.augment import PAD
 from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, GoalMix, Waypoint, Window
 
 pytestmark = pytest.mark.usefixtures("quick_compile")

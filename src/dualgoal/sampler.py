@@ -10,7 +10,7 @@ from jax import random
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal.interface import Batch, Spec, Stream
-from dualgoal.nets.encoders import PAD, shift
+from dualgoal.nets.augment import PAD, shift
 from dualgoal.streams import Rows, Transitions, random_offsets, valid_rows
 
 

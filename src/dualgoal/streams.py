@@ -15,7 +15,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
 from dualgoal.errors import UserError
 from dualgoal.interface import Frames, Goals, Stream, check_choices
-from dualgoal.nets.encoders import PAD, shift
+from dualgoal.nets.augment import PAD, shift
 
 Rows = Int[Array, " B"]
 Bits = UInt32[Array, " B"]

@@ -1,30 +1,32 @@
-"""Pixels (sections 2.5 and 3.4): the IMPALA encoder, random shifts, and the ways to join a state with a goal.
+"""Image encoders (section 3.4), and the ways in which a network joins a state with a goal.
 
-Heads call `fuse(s, z) -> features` and do not know whether that is two vectors side by side, two images read by one
-encoder (early fusion) or each by its own (late fusion).
+A head such as a value network calls `fuse(s, z)` and concatenates whatever comes back. It need not know whether these
+are two vectors, two images read by one encoder (early fusion) or two images read by an encoder each (late fusion).
 """
 
 import functools
-import itertools
 import math
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax, random
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from dualgoal.fast.pooling import max_pool
 from dualgoal.interface import Spec
 
-FEATURES = 512
-PAD = 3
+CHANNELS = (16, 32, 32)  # of the encoder's three stacks
+FEATURES = 512  # size of the vector that the encoder makes of an image
+
+Images = Shaped[Array, "B H W C"]  # pixels 0..255
 
 
 class Conv(eqx.Module):
-    """3x3, stride 1, SAME, Glorot-uniform over the receptive field."""
+    """3x3 convolution with stride 1 and SAME padding. Weights are Glorot-uniform, where a fan counts all nine pixels."""
 
-    w: Array
-    b: Array
+    w: Float[Array, "3 3 i o"]
+    b: Float[Array, " o"]
 
     def __init__(self, key: PRNGKeyArray, inputs: int, outputs: int):
         limit = math.sqrt(6 / (9 * inputs + 9 * outputs))
@@ -39,7 +41,7 @@ class Conv(eqx.Module):
 
 
 class Stack(eqx.Module):
-    """Convolution, max-pool 3x3 stride 2, one residual block. SAME pooling of an even size pads only after it."""
+    """A convolution, max-pooling that halves both sides, and one residual block of two convolutions."""
 
     first: Conv
     block: tuple[Conv, Conv]
@@ -50,76 +52,38 @@ class Stack(eqx.Module):
         self.block = (Conv(k2, outputs, outputs), Conv(k3, outputs, outputs))
 
     def __call__(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
-        x = pool(x.shape[1:3], self.first(x))
+        x = max_pool(self.first(x))
         return x + self.block[1](jax.nn.relu(self.block[0](jax.nn.relu(x))))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def pool(sides: tuple[int, int], x: Float[Array, "B H W C"]) -> Float[Array, "B h w C"]:
-    """The largest of 3x3 at every second pixel, SAME. JAX's own way back scatters; here every pixel asks the at most
-    four windows over it whether it was their first largest."""
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
-
-
-def pool_forward(sides, x):
-    pads = lax.padtype_to_pads(sides, (3, 3), (2, 2), "SAME")
-    padded = jnp.pad(x, ((0, 0), *pads, (0, 0)), constant_values=-jnp.inf)
-    reach = [2 * ((side + 1) // 2) - 1 for side in sides]
-    nine = {4 * i + j: padded[:, i : i + reach[0] : 2, j : j + reach[1] : 2] for i in range(3) for j in range(3)}
-    best, which = nine[0], jnp.zeros(nine[0].shape, jnp.uint8)
-    for code, here in nine.items():
-        best, which = jnp.maximum(best, here), jnp.where(here > best, jnp.uint8(code), which)
-    return best, which
-
-
-def pool_backward(sides, which, dy):
-    (top, _), (left, _) = lax.padtype_to_pads(sides, (3, 3), (2, 2), "SAME")
-    row, column = ((jnp.arange(side) + start) % 2 for side, start in zip(sides, (top, left), strict=True))
-
-    def window(x: Array, up: int, back: int, none: int = 0) -> Array:
-        """For every pixel what the window over it knows that lies `up` and `back` before its last one."""
-        for axis, (before, side, start) in enumerate(zip((up, back), sides, (top, left), strict=True), start=1):
-            late = jnp.pad(x, [(before * (a == axis), 0) for a in range(4)], constant_values=none)
-            x = lax.slice_in_dim(jnp.repeat(late, 2, axis=axis), start, start + side, axis=axis)
-        return x
-
-    wide = jnp.promote_types(dy.dtype, jnp.float32)
-    dx = jnp.zeros((), wide)
-    for up, back in itertools.product(range(2), range(2)):
-        code = 4 * (row + 2 * up)[:, None] + (column + 2 * back)[None]  # of the pixel in that window; a 3 is outside
-        chosen = window(which, up, back, none=255) == code.astype(jnp.uint8)[None, :, :, None]
-        dx = dx + jnp.where(chosen, window(dy, up, back).astype(wide), 0)
-    return (dx.astype(dy.dtype),)
-
-
-pool.defvjp(pool_forward, pool_backward)
-
-
 class Impala(eqx.Module):
-    """Three stacks of 16, 32, 32 channels, ReLU, flatten, Dense 512, GELU; no normalisation (D10)."""
+    """The small IMPALA encoder: three stacks, ReLU, flatten, a linear layer to FEATURES numbers, GELU.
+
+    No LayerNorm, although the paper's text puts one into every network: the released code has none here (D10).
+    """
 
     stacks: tuple[Stack, ...]
-    w: Array
-    b: Array
+    w: Float[Array, "flat 512"]
+    b: Float[Array, " 512"]
     bf16: bool = eqx.field(static=True)
 
     def __init__(self, key: PRNGKeyArray, shape: tuple[int, ...], spec: Spec):
-        keys = random.split(key, 4)
-        widths = (shape[-1], 16, 32, 32)
-        self.stacks = tuple(Stack(k, i, o) for k, i, o in zip(keys[:3], widths[:-1], widths[1:], strict=True))
-        side = [math.ceil(n / 8) for n in shape[:2]]
-        flat = side[0] * side[1] * widths[-1]
+        *keys, k_linear = random.split(key, 4)
+        height, width, channels = shape
+        sizes = (channels, *CHANNELS)
+        self.stacks = tuple(Stack(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True))
+        flat = math.ceil(height / 8) * math.ceil(width / 8) * CHANNELS[-1]
         limit = math.sqrt(6 / (flat + FEATURES))
-        self.w = random.uniform(keys[3], (flat, FEATURES), minval=-limit, maxval=limit)
+        self.w = random.uniform(k_linear, (flat, FEATURES), minval=-limit, maxval=limit)
         self.b = jnp.zeros(FEATURES)
         self.bf16 = spec.precision == "bf16"
 
-    def __call__(self, images: Array) -> Float[Array, "B 512"]:
+    def __call__(self, images: Images) -> Float[Array, "B 512"]:
         return features(self, images)
 
 
-@functools.partial(jax.jit, inline=True)  # traced once, however many images an agent has; the program is the same
-def features(net: Impala, images: Array) -> Array:
+@functools.partial(jax.jit, inline=True)  # an agent encodes many batches of images: trace the encoder only once
+def features(net: Impala, images: Images) -> Float[Array, "B 512"]:
     dtype = jnp.bfloat16 if net.bf16 else net.w.dtype
     x = images.astype(dtype) / 255
     for stack in net.stacks:
@@ -130,7 +94,7 @@ def features(net: Impala, images: Array) -> Array:
 
 
 class Concat(eqx.Module):
-    """Vectors: nothing to encode."""
+    """Vectors, which need no encoder: both as they are."""
 
     size: int = eqx.field(static=True)
 
@@ -139,7 +103,7 @@ class Concat(eqx.Module):
 
 
 class Early(eqx.Module):
-    """One encoder over the stacked pair."""
+    """Early fusion: one encoder reads both images, stacked along their channels."""
 
     encoder: Impala
     size: int = eqx.field(static=True, default=FEATURES)
@@ -149,7 +113,7 @@ class Early(eqx.Module):
 
 
 class Late(eqx.Module):
-    """A pair of encoders of this head's own (A7: separate for value and actor)."""
+    """Late fusion inside one head: an encoder for states and one for goals that no other head shares (A7)."""
 
     state: Impala
     goal: Impala
@@ -159,31 +123,15 @@ class Late(eqx.Module):
         return self.state(s), self.goal(z)
 
 
-Fusion = Concat | Early | Late
+Fusion = Concat | Early | Late  # `size` is the number of features that a fusion gives, over all its parts
 
 
-def fuse(key: PRNGKeyArray, spec: Spec) -> Fusion:
-    """The way a head joins states and goals of these shapes."""
+def make_fusion(key: PRNGKeyArray, spec: Spec) -> Fusion:
+    """How a head joins states and goals of the shapes in `spec`."""
     if not spec.pixels:
         return Concat(spec.observation_shape[0] + spec.goal_shape[0])
-    h, w, c = spec.observation_shape
+    height, width, channels = spec.observation_shape
     if spec.fusion == "early":
-        return Early(Impala(key, (h, w, c + spec.goal_shape[-1]), spec))
+        return Early(Impala(key, (height, width, channels + spec.goal_shape[-1]), spec))
     k1, k2 = random.split(key)
     return Late(Impala(k1, spec.observation_shape, spec), Impala(k2, spec.goal_shape, spec))
-
-
-@functools.partial(jax.jit, inline=True)
-def shift(images: Array, offsets: Array) -> Array:
-    """Pad by PAD pixels with edge replication and crop back at per-sample offsets in {0..2 PAD}^2 (section 2.5).
-
-    Edge replication is a clamp of the index, so no padded copy is made.
-    """
-    height, width = images.shape[1:3]
-
-    def one(image, offset):
-        rows = jnp.clip(jnp.arange(height) + offset[0] - PAD, 0, height - 1)
-        columns = jnp.clip(jnp.arange(width) + offset[1] - PAD, 0, width - 1)
-        return image[rows][:, columns]
-
-    return jax.vmap(one)(images, offsets)
