@@ -1,4 +1,4 @@
-"""Adam is Optax's, in another order of evaluation."""
+"""Adam against Optax, its plain twin."""
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ def test_steps_are_those_of_optax():
 
 
 def test_large_arrays_share_no_scalar():
-    """What makes a compiler join two loops is an operand that both read."""
+    """XLA would fuse the updates of two arrays that read the same operand."""
     params, gradients = trees()
     text = str(jax.make_jaxpr(lambda g, s, p: adam.step(g, s, p, 1e-3))(gradients[0], adam.init(params), params))
     assert text.count("optimization_barrier") == 2

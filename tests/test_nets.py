@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import random
 
-from dualgoal.fast import activations
+from dualgoal.fast import activation_formulas
 from dualgoal.interface import Spec
 from dualgoal.nets import heads
 
@@ -38,7 +38,7 @@ def numbers(tree):
 
 def test_gelu_is_the_tanh_form():
     x = np.linspace(-4, 4, 41)
-    np.testing.assert_allclose(activations.gelu(jnp.asarray(x, jnp.float32)), tanh_gelu(x), atol=1e-6)
+    np.testing.assert_allclose(activation_formulas.gelu(jnp.asarray(x, jnp.float32)), tanh_gelu(x), atol=1e-6)
     erf_form = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     assert np.abs(tanh_gelu(x) - erf_form).max() > 1e-4, "the two forms can be told apart at this tolerance"
 

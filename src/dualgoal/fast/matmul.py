@@ -1,6 +1,11 @@
-"""Matrix products with well-placed results: members in front, gradients in the weights' own order and type.
+"""Matrix products of a batch with a layer's weights, for one network or for an ensemble.
 
-Under bfloat16 a raw input enters as two halves, so that nothing of a coordinate is lost that matters.
+`product` differs from its plain twin `plain` in three ways, none of which changes the mathematics:
+
+- Under bfloat16 a raw observation (float32) enters as the sum of two bfloat16 numbers, because one is too coarse.
+- The gradient of the weights leaves the product in the weights' own layout and type. JAX's own gradient would be
+  transposed, and under bfloat16 also converted, in additional passes over memory.
+- Inputs that several parts make up (a state and a goal) may have different types, and each gets a gradient of its own.
 """
 
 import functools
@@ -8,27 +13,75 @@ import itertools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
 
-Parts = tuple[Array, ...]
+Input = Float[Array, "*E B i"]
+Weights = Float[Array, "*E i o"]
+Output = Float[Array, "*E B o"]
+Parts = tuple[Float[Array, "*E B _"], ...]  # arrays whose columns stand next to each other in one input
 
 
-def product(x: Array | Parts, w: Array, dtype=None, out=None) -> Array:
-    """x w: (B, i) or (E, B, i) -> (B, o) or (E, B, o), factors in `dtype`, result in `out`; parts of x side by side.
+def plain(x: Input, w: Weights) -> Output:
+    return jnp.matmul(x if x.ndim == w.ndim else x[None], w)
 
-    Members that share an input get copies of it: a batched product with members in front needs no transposition.
+
+def product(x: Input | Parts, w: Weights, dtype: DTypeLike | None = None, out: DTypeLike | None = None) -> Output:
+    """x w, where x may be a tuple of parts. Factors are rounded to `dtype` (default: the type of x), the result has the
+    type `out` (default: `dtype`).
+
+    Weights (E, i, o) are those of an ensemble. If its members share an input, each gets a copy: a batched product whose
+    factors all have the members in front needs no transposition.
     """
     parts = x if isinstance(x, tuple) else (x,)
     if w.ndim == 3 and parts[0].ndim == 2:
-        parts = tuple(jnp.broadcast_to(x[None], (w.shape[0], *x.shape)) for x in parts)
+        parts = tuple(jnp.broadcast_to(part[None], (w.shape[0], *part.shape)) for part in parts)
     return multiply(dtype or parts[0].dtype, out or dtype or parts[0].dtype, parts, w)
 
 
-def columns(x: Array, dtype) -> tuple[Array, ...]:
-    """x as columns of a factor in `dtype`; each takes the same rows of the other factor.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def multiply(dtype: DTypeLike, out: DTypeLike, parts: Parts, w: Weights) -> Output:
+    """[high low] [w; w] for a part that enters in two halves, x w for any other."""
+    terms = [terms_in(dtype, part) for part in parts]
+    w_of_parts = split_rows(w.astype(dtype), parts)
+    w_of_terms = [rows for part_terms, rows in zip(terms, w_of_parts, strict=True) for _ in part_terms]
+    equation = "bi,io->bo" if w.ndim == 2 else "ebi,eio->ebo"
+    x, w = side_by_side(terms), jnp.concatenate(w_of_terms, axis=-2)
+    return jnp.einsum(equation, x, w, preferred_element_type=out)
 
-    Float32 columns enter a bfloat16 product as two halves, the rounded values and what rounding left: 16 bits of each
-    number. Raw observations need them: 8 bits would place a coordinate of 20 m to the nearest 0.1 m.
+
+def multiply_forward(
+    dtype: DTypeLike, out: DTypeLike, parts: Parts, w: Weights
+) -> tuple[Output, tuple[Parts, Weights]]:
+    return multiply(dtype, out, parts, w), (parts, w)
+
+
+def multiply_backward(
+    dtype: DTypeLike, out: DTypeLike, saved: tuple[Parts, Weights], dy: Output
+) -> tuple[Parts, Weights]:
+    """dx = dy w^T for each part, and dw = x^T dy, where the gradients from a part's two halves are added."""
+    parts, w = saved
+    e = "" if w.ndim == 2 else "e"
+    dy = dy.astype(dtype)
+    dx = [
+        jnp.einsum(f"{e}bo,{e}io->{e}bi", dy, rows, preferred_element_type=part.dtype)
+        for part, rows in zip(parts, split_rows(w.astype(dtype), parts), strict=True)
+    ]
+    terms = [terms_in(dtype, part) for part in parts]
+    dw = jnp.einsum(f"{e}bi,{e}bo->{e}io", side_by_side(terms), dy, preferred_element_type=w.dtype)
+    dw_of_terms = iter(split_rows(dw, tuple(itertools.chain(*terms))))
+    dw_of_parts = [sum(next(dw_of_terms) for _ in part_terms) for part_terms in terms]
+    return tuple(dx), jnp.concatenate(dw_of_parts, axis=-2)
+
+
+multiply.defvjp(multiply_forward, multiply_backward)
+
+
+def terms_in(dtype: DTypeLike, x: Input) -> tuple[Array, ...]:
+    """Arrays of type `dtype` whose sum is x: one, or for float32 under bfloat16 two.
+
+    The second is what rounding to bfloat16 left over, so that 16 bits of each number survive instead of 8. Observations
+    need them: with 8 bits a coordinate of 20 m is known to the nearest 0.1 m only.
     """
     if x.dtype != jnp.float32 or dtype != jnp.bfloat16:
         return (x.astype(dtype),)
@@ -36,40 +89,10 @@ def columns(x: Array, dtype) -> tuple[Array, ...]:
     return high.astype(dtype), (x - high).astype(dtype)
 
 
-def rows_of(parts: Parts, w: Array) -> list[Array]:
+def split_rows(w: Weights, parts: Parts) -> list[Array]:
     """The rows of w that belong to each part's columns."""
-    return jnp.split(w, list(itertools.accumulate(x.shape[-1] for x in parts[:-1])), axis=-2)
+    return jnp.split(w, list(itertools.accumulate(part.shape[-1] for part in parts[:-1])), axis=-2)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def multiply(dtype, out, parts: Parts, w: Array) -> Array:
-    split = [columns(x, dtype) for x in parts]
-    rows = [rows for x, rows in zip(split, rows_of(parts, w.astype(dtype)), strict=True) for _ in x]
-    equation = "bi,io->bo" if w.ndim == 2 else "ebi,eio->ebo"
-    return jnp.einsum(equation, side_by_side(split), jnp.concatenate(rows, axis=-2), preferred_element_type=out)
-
-
-def side_by_side(split: list[tuple[Array, ...]]) -> Array:
-    return jnp.concatenate(list(itertools.chain(*split)), axis=-1)
-
-
-def multiply_forward(dtype, out, parts, w):
-    return multiply(dtype, out, parts, w), (parts, w)
-
-
-def multiply_backward(dtype, out, saved, dy):
-    """The weights' gradient leaves the product in the weights' own order and type: nothing to transpose or convert."""
-    parts, w = saved
-    e = "" if w.ndim == 2 else "e"
-    dy = dy.astype(dtype)
-    dx = [
-        jnp.einsum(f"{e}bo,{e}io->{e}bi", dy, rows, preferred_element_type=x.dtype)
-        for x, rows in zip(parts, rows_of(parts, w.astype(dtype)), strict=True)
-    ]
-    split = [columns(x, dtype) for x in parts]
-    dw = jnp.einsum(f"{e}bi,{e}bo->{e}io", side_by_side(split), dy, preferred_element_type=w.dtype)
-    pieces = iter(rows_of(tuple(itertools.chain(*split)), dw))
-    return tuple(dx), jnp.concatenate([sum(next(pieces) for _ in x) for x in split], axis=-2)
-
-
-multiply.defvjp(multiply_forward, multiply_backward)
+def side_by_side(terms: list[tuple[Array, ...]]) -> Array:
+    return jnp.concatenate(list(itertools.chain(*terms)), axis=-1)

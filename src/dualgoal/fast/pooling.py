@@ -1,13 +1,14 @@
 """Max-pooling over 3x3 windows with stride 2, whose gradient gathers instead of scattering.
 
 JAX's gradient of max-pooling is a scatter: each window adds its gradient to the pixel that was its largest. Windows
-overlap, so on a GPU these additions collide, and the scatter is slow. Here the forward pass stores for each window which
-of its nine pixels was the largest, and in the backward pass each pixel looks at the windows that contain it, of which
-there are at most four, and adds the gradients of those that chose it. `plain` is the same function without this.
+overlap, so on a GPU these additions may collide, and the scatter is slow. Here the forward pass stores for each window
+which of its nine pixels was the largest. In the backward pass each pixel looks at the windows that contain it, of which
+there are at most four, and adds up the gradients of those that chose it. `plain` is the same function without this.
 """
 
 import functools
 import itertools
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ Images = Float[Array, "B H W C"]
 Pooled = Float[Array, "B h w C"]  # h = ceil(H / 2), w = ceil(W / 2)
 Codes = UInt8[Array, "B h w C"]
 Sides = tuple[int, int]  # (H, W)
+Number = TypeVar("Number", int, Array)
 
 NO_WINDOW = 255  # stands where there is no window; no pixel has this code
 
@@ -37,9 +39,9 @@ def pool(sides: Sides, x: Images) -> Pooled:
     return plain(x)
 
 
-def code(i: Array | int, j: Array | int) -> Array | int:
+def code(i: Number, j: Number) -> Number:
     """The number of row i, column j of a window. The factor is 4, not 3, because a pixel outside of a window asks with
-    i = 3 or j = 3, which must not look like a pixel inside."""
+    i = 3 or j = 3, and that must not look like a pixel inside."""
     return 4 * i + j
 
 
@@ -61,9 +63,12 @@ def pool_forward(sides: Sides, x: Images) -> tuple[Pooled, Codes]:
 
 
 def pool_backward(sides: Sides, chosen: Codes, dy: Pooled) -> tuple[Images]:
-    """Along one axis of the padded image, window n covers the positions 2n, 2n + 1 and 2n + 2. Position p therefore lies
-    in window p // 2 at p % 2, and if p is even also in the window before, at 2. (If p is odd, it would be at 3 there:
-    outside.) Two axes make four windows to ask."""
+    """The gradient of x: each pixel asks the windows that may contain it whether it was their largest.
+
+    Along one axis of the padded image, window n covers the positions 2n, 2n + 1 and 2n + 2. So position p lies in
+    window p // 2, at p % 2, and if p is even also in the window before that one, at 2. (An odd p would be at 3 there,
+    which is outside.) Two axes make four windows to ask.
+    """
     (top, _), (left, _) = padding(sides)
     row, column = (jnp.arange(side) + before for side, before in zip(sides, (top, left), strict=True))
 

@@ -23,7 +23,7 @@ Images = Shaped[Array, "B H W C"]  # pixels 0..255
 
 
 class Conv(eqx.Module):
-    """3x3 convolution with stride 1 and SAME padding. Weights are Glorot-uniform, where a fan counts all nine pixels."""
+    """3x3 convolution with stride 1 and SAME padding. Weights are Glorot-uniform; fans count all nine pixels."""
 
     w: Float[Array, "3 3 i o"]
     b: Float[Array, " o"]

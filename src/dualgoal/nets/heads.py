@@ -1,16 +1,19 @@
-"""Networks of section 3: plain modules on batches (B, in), ensembles as a leading axis of the weights.
+"""The networks of section 3 that end in a value, an action or an embedding, and the MLP they are made of.
 
-An ensemble is one batched matrix product, not a Python loop. Under `bf16` products have bfloat16 factors, but raw
-observations enter the first one as two halves (`products.columns`), outputs are float32 and parameters always are.
+Networks take batches (B, inputs). An ensemble is one network whose arrays have its members as a leading axis E, so all
+members are computed by one batched matrix product. Under `bf16` matrix products and hidden activations are in bfloat16,
+while parameters and outputs are in float32; see `fast.matmul` for how raw observations keep their precision.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import random
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal.fast.activations import activate
@@ -18,103 +21,169 @@ from dualgoal.fast.matmul import Parts, product
 from dualgoal.interface import Spec
 from dualgoal.nets.encoders import FEATURES, Fusion, Impala, make_fusion
 
-MEMBERS = 2
+MEMBERS = 2  # of an ensemble, unless a network says otherwise
+
+Input = Array | Parts  # (*E, B, inputs), or several such arrays whose columns stand next to each other
+Vector = Float[Array | np.ndarray, "*E o"]  # NumPy's in a network whose parameters were brought to the host
+Init = Callable[[PRNGKeyArray, tuple[int, ...]], Array]
 
 
 def glorot(key: PRNGKeyArray, shape: tuple[int, ...], scale: float = 1.0) -> Array:
-    """Variance scaling, fan_avg, uniform, over the last two axes."""
+    """Uniform with variance 2 scale / (inputs + outputs)."""
     limit = math.sqrt(6 * scale / (shape[-2] + shape[-1]))
     return random.uniform(key, shape, minval=-limit, maxval=limit)
 
 
 def lecun(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
-    """Truncated normal of variance 1 / fan_in; 0.8796 is the standard deviation of a normal cut at two."""
+    """Normal with variance 1 / inputs, truncated at two standard deviations. The truncation itself reduces a standard
+    deviation of 1 to 0.8796, which the divisor makes up for."""
     return random.truncated_normal(key, -2.0, 2.0, shape) * (math.sqrt(1 / shape[-2]) / 0.87962566103423978)
 
 
 class Linear(eqx.Module):
-    w: Array
-    b: Array
+    """x w + b. With GELU behind it (`activated`) it is a hidden layer without LayerNorm."""
 
-    def __init__(self, key: PRNGKeyArray, inputs: int, outputs: int, members: int | None = None, init=glorot):
+    w: Float[Array, "*E i o"]
+    b: Float[Array, "*E o"]
+
+    def __init__(self, key: PRNGKeyArray, inputs: int, outputs: int, members: int | None = None, init: Init = glorot):
         lead = () if members is None else (members,)
         self.w = init(key, (*lead, inputs, outputs))
         self.b = jnp.zeros((*lead, outputs))
 
-    def __call__(self, x: Array | Parts, dtype=None, out=None) -> Array:
+    def __call__(self, x: Input, dtype: DTypeLike | None = None, out: DTypeLike | None = None) -> Array:
+        """The product's factors have the type `dtype` (default: x's), the result `out` (default: `dtype`)."""
         y = product(x, self.w, dtype, out)
         return y + self.b[..., None, :].astype(y.dtype)
 
-    def activated(self, x: Array | Parts, dtype=None) -> Array:
-        return layer(x, self.w, self.b[..., None, :], dtype, dtype)
+    def activated(self, x: Input, dtype: DTypeLike | None = None) -> Array:
+        """GELU(x w + b)."""
+        return hidden_layer(x, self.w, self.b[..., None, :], dtype, dtype)
 
 
 class Dense(eqx.Module):
-    """A hidden layer with its LayerNorm. Bias, scale and offset are three rows of one array: on a GPU a kernel reads
-    them, and leaves their gradients, in one go."""
+    """A hidden layer with LayerNorm: scale LayerNorm(GELU(x w + b)) + offset.
 
-    w: Array
-    rows: Array
+    Its three vectors are rows of one array, so that a GPU kernel reads them, and writes their gradients, at once.
+    """
+
+    w: Float[Array, "*E i o"]
+    bias_scale_offset: Float[Array, "*E 3 o"]
 
     def __init__(self, key: PRNGKeyArray, inputs: int, outputs: int, members: int | None = None):
         lead = () if members is None else (members,)
         self.w = glorot(key, (*lead, inputs, outputs))
-        self.rows = jnp.broadcast_to(jnp.array([0.0, 1.0, 0.0])[:, None], (*lead, 3, outputs))
+        self.bias_scale_offset = jnp.broadcast_to(jnp.array([0.0, 1.0, 0.0])[:, None], (*lead, 3, outputs))
 
-    b = property(lambda self: self.rows[..., 0, :])
-    scale = property(lambda self: self.rows[..., 1, :])
-    offset = property(lambda self: self.rows[..., 2, :])
+    @property
+    def b(self) -> Vector:
+        return self.bias_scale_offset[..., 0, :]
 
-    def activated(self, x: Array | Parts, dtype=None) -> Array:
-        return layer(x, self.w, self.rows, dtype, dtype)
+    @property
+    def scale(self) -> Vector:
+        return self.bias_scale_offset[..., 1, :]
 
-    def scored(self, x: Array | Parts, head: Linear, dtype, out) -> Array:
-        """What a head of one output makes of the activations."""
-        rows = jnp.concatenate([self.rows, head.w.swapaxes(-1, -2)], axis=-2)
-        return layer(x, self.w, rows, dtype, out)[..., None] + head.b[..., None, :]
+    @property
+    def offset(self) -> Vector:
+        return self.bias_scale_offset[..., 2, :]
+
+    def activated(self, x: Input, dtype: DTypeLike | None = None) -> Array:
+        return hidden_layer(x, self.w, self.bias_scale_offset, dtype, dtype)
 
 
-def layer(x: Array | Parts, w: Array, rows: Array, dtype, out) -> Array:
+class ScalarHead(eqx.Module):
+    """A hidden layer and a linear layer with one output behind it, `linear(last.activated(x))`.
+
+    On a GPU the two are one kernel, and the activations between them are never written to memory.
+    """
+
+    last: Dense
+    linear: Linear
+
+    def __call__(self, x: Input, dtype: DTypeLike, out: DTypeLike) -> Array:
+        params = jnp.concatenate([self.last.bias_scale_offset, self.linear.w.swapaxes(-1, -2)], axis=-2)
+        return hidden_layer(x, self.last.w, params, dtype, out)[..., None] + self.linear.b[..., None, :]
+
+
+def hidden_layer(x: Input, w: Array, params: Array, dtype: DTypeLike | None, out: DTypeLike | None) -> Array:
+    """Matrix product and activation; a single network is an ensemble of one for `activate`."""
     y = product(x, w, dtype)
-    return activate(y, rows, out) if y.ndim == 3 else activate(y[None], rows[None], out)[0]
+    return activate(y, params, out) if y.ndim == 3 else activate(y[None], params[None], out)[0]
 
 
 class MLP(eqx.Module):
-    """Dense -> GELU -> LayerNorm over the hidden sizes, then a linear layer unless `outputs` is None ("activated")."""
+    """Hidden layers, then a linear head:
 
-    layers: tuple[Dense | Linear, ...]
+        x -> scale LayerNorm(GELU(x w + b)) + offset -> ... -> x w + b
+
+    Without `norm` hidden layers are GELU(x w + b). Without a head (`outputs` is None) the result is the activations of
+    the last hidden layer. A head with one output holds the last hidden layer itself (see `ScalarHead`).
+    """
+
+    hidden: tuple[Dense | Linear, ...]
+    head: Linear | ScalarHead | None
     outputs: int | None = eqx.field(static=True)
     bf16: bool = eqx.field(static=True)
 
-    def __init__(self, key, inputs: int, hidden, outputs: int | None, spec: Spec, members=None, norm: bool = True):
-        sizes = (inputs, *hidden) + (() if outputs is None else (outputs,))
-        kinds = [Dense if norm else Linear] * len(hidden) + [Linear] * (outputs is not None)
-        keys = random.split(key, len(kinds))
-        self.layers = tuple(
-            kind(k, i, o, members) for kind, k, i, o in zip(kinds, keys, sizes[:-1], sizes[1:], strict=True)
-        )
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        inputs: int,
+        hidden: Sequence[int],
+        outputs: int | None,
+        spec: Spec,
+        members: int | None = None,
+        norm: bool = True,
+    ):
+        sizes = (inputs, *hidden)
+        keys = random.split(key, len(hidden) + (outputs is not None))
+        layer = Dense if norm else Linear
+        layers = tuple(layer(keys[n], sizes[n], sizes[n + 1], members) for n in range(len(hidden)))
+        head = None if outputs is None else Linear(keys[-1], sizes[-1], outputs, members)
+        last = layers[-1] if layers else None
+        if head is not None and outputs == 1 and isinstance(last, Dense):
+            self.hidden, self.head = layers[:-1], ScalarHead(last, head)
+        else:
+            self.hidden, self.head = layers, head
         self.outputs, self.bf16 = outputs, spec.precision == "bf16"
 
     def __call__(self, *inputs: Float[Array, "*E B _"]) -> Float[Array, "*F B o"]:
-        half, full = (jnp.bfloat16, jnp.float32) if self.bf16 else (None, inputs[0].dtype)
-        hidden: list[Any] = list(self.layers)
-        head = None if self.outputs is None else hidden.pop()
-        last = hidden.pop() if hidden and isinstance(hidden[-1], Dense) and self.outputs == 1 else None
+        """`inputs` are the parts of x, for example states and goals."""
+        out = jnp.float32 if self.bf16 else inputs[0].dtype
+        dtype = jnp.bfloat16 if self.bf16 else out
         x: Any = inputs
-        for one in hidden:
-            x = one.activated(x, half)
-        if last is not None:
-            return last.scored(x, head, half, full)
-        return x.astype(full) if head is None else head(x, half, full)
+        for layer in self.hidden:
+            x = layer.activated(x, dtype)
+        return x.astype(out) if self.head is None else self.head(x, dtype, out)
+
+    @property
+    def layers(self) -> tuple[Dense | Linear, ...]:
+        """All layers in the order in which they are applied."""
+        match self.head:
+            case None:
+                return self.hidden
+            case ScalarHead(last=last, linear=linear):
+                return (*self.hidden, last, linear)
+            case linear:
+                return (*self.hidden, linear)
 
 
 class Value(eqx.Module):
-    """V(s, z) -> (E, B) with E members, or Q(s, z, a) when `extra` inputs are given."""
+    """V(s, z), or Q(s, z, a) with an action of `extra` numbers: (E, B) for E members, (B,) if `members` is None. With
+    more than one of `outputs`, for example a Q for each action, these are a further axis at the end."""
 
     fuse: Fusion
     mlp: MLP
 
-    def __init__(self, key, spec: Spec, hidden, extra: int = 0, members: int | None = MEMBERS, outputs: int = 1):
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        spec: Spec,
+        hidden: Sequence[int],
+        extra: int = 0,
+        members: int | None = MEMBERS,
+        outputs: int = 1,
+    ):
         k1, k2 = random.split(key)
         self.fuse = make_fusion(k1, spec)
         self.mlp = MLP(k2, self.fuse.size + extra, hidden, outputs, spec, members)
@@ -130,10 +199,10 @@ class Value(eqx.Module):
 
 
 class Actor(eqx.Module):
-    """Mean of a unit-variance Gaussian, or logits: an MLP without LayerNorm, then a linear head whose initial weights
-    have a tenth of the usual size, so that a new policy starts near zero.
+    """The mean of a Gaussian policy with unit variance, or the logits of a discrete one: an MLP without LayerNorm and a
+    linear head with initial weights of a tenth of the usual size, so that a new policy starts near zero.
 
-    `outputs` is the dimension of an action unless given, as for a policy that proposes goals instead of actions.
+    `outputs` is by default the dimension of an action. A policy over something else, such as subgoals, gives its own.
     """
 
     fuse: Fusion
@@ -152,12 +221,12 @@ class Actor(eqx.Module):
 
 
 class Flow(eqx.Module):
-    """Vector field v(s, z, x_t, t) of the flow policy."""
+    """The velocity v(s, z, x_t, t) of a flow policy, which moves noise (t = 0) to an action (t = 1)."""
 
     fuse: Fusion
     mlp: MLP
 
-    def __init__(self, key, spec: Spec, hidden):
+    def __init__(self, key: PRNGKeyArray, spec: Spec, hidden: Sequence[int]):
         k1, k2 = random.split(key)
         self.fuse = make_fusion(k1, spec)
         self.mlp = MLP(k2, self.fuse.size + spec.action_dim + 1, hidden, spec.action_dim, spec)
@@ -167,13 +236,14 @@ class Flow(eqx.Module):
 
 
 class Bottleneck(eqx.Module):
-    """VIB's encoder: two hidden layers, a linear third, and heads for mean and log std (clipped to [-5, 2])."""
+    """The stochastic encoder of VIB: hidden layers of which the last is linear, then one head for the mean of z and one
+    for the logarithm of its standard deviation, which is clipped to [-5, 2]."""
 
     trunk: MLP
     mean: Linear
     log_std: Linear
 
-    def __init__(self, key, spec: Spec, hidden, dim: int):
+    def __init__(self, key: PRNGKeyArray, spec: Spec, hidden: Sequence[int], dim: int):
         k1, k2, k3 = random.split(key, 3)
         self.trunk = MLP(k1, spec.goal_shape[0], hidden[:-1], hidden[-1], spec)
         self.mean = Linear(k2, hidden[-1], dim, init=lecun)
@@ -185,13 +255,24 @@ class Bottleneck(eqx.Module):
 
 
 class Embedding(eqx.Module):
-    """An MLP to R^N, usually of two members (E, B, N). A tower cannot read a pair of images, so it encodes its own."""
+    """An MLP to R^N, by default with two members: (E, B, N), or (B, N) if `members` is None.
+
+    It reads one observation (and `extra` numbers, such as an action), not a pair that could be fused. If that is an
+    image, the embedding therefore has an encoder of its own.
+    """
 
     encoder: Impala | None
     mlp: MLP
 
     def __init__(
-        self, key, shape: tuple[int, ...], dim: int, hidden, spec: Spec, extra: int = 0, members: int | None = MEMBERS
+        self,
+        key: PRNGKeyArray,
+        shape: tuple[int, ...],
+        dim: int,
+        hidden: Sequence[int],
+        spec: Spec,
+        extra: int = 0,
+        members: int | None = MEMBERS,
     ):
         k1, k2 = random.split(key)
         self.encoder = Impala(k1, shape, spec) if len(shape) == 3 else None
@@ -201,7 +282,7 @@ class Embedding(eqx.Module):
         return self.mlp(self.encoder(x) if self.encoder else x, *extra)
 
     def mean(self, x: Array, *extra: Array) -> Float[Array, "B N"]:
-        """The members' average, which is what downstream networks get (D2)."""
+        """The average over the members, which is what other networks get to see (D2)."""
         return self(x, *extra).mean(axis=0)
 
 
