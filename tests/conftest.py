@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-CHECKED = ["losses", "nets", "sampler", "agent", "reps", "algos"]
+CHECKED = ["losses", "fast", "nets", "sampler", "agent", "reps", "algos"]
 install_import_hook([f"dualgoal.{name}" for name in CHECKED], "beartype.beartype")
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
