@@ -149,7 +149,7 @@ def test_train_eval_and_resume_from_the_command_line(tmp_path, capsys, monkeypat
     assert status == 2 and "lr: 0.0003 -> 0.01" in err
     status, out, _ = said(capsys, "eval", "run", "--episodes", "1", "--seeds", "3", "--workers", "1", "--json")
     rows = json.loads(out)
-    assert status == 0 and [(r["seed"], r["task"]) for r in rows] == [(3, t) for t in range(1, 6)]
+    assert status == 0 and [(r["seed"], r["goal"]) for r in rows] == [(3, t) for t in range(1, 6)]
 
 
 def test_doctor_reports(capsys):

@@ -4,13 +4,13 @@ import pytest
 
 from dualgoal.cli import demo
 from dualgoal.files import Journal
-from dualgoal.runs import train
+from dualgoal.runs import training
+from dualgoal.runs.rows import EvalRow
 from tiny import untrained
 
 
 def rows(successes, episodes=10, step=20):
-    counts = {"episodes": episodes, "successes": successes, "success": successes / episodes}
-    return [{"seed": s, "task": t, "step": step, **counts} for s in (0, 1) for t in range(1, 6)]
+    return [EvalRow(s, step, g, episodes, successes, length=5.0) for s in (0, 1) for g in range(1, 6)]
 
 
 def test_interval_is_wilsons():
@@ -33,11 +33,11 @@ def test_parts_fit_together(tmp_path, monkeypatch, capsys, quick_compile):
         trained.append((run, out))
         small = {} if out.name == "orig" else {"rep.dim": 4}
         untrained(out, data_path, out.name, "gcivl", steps=20, seeds=(0, 1), episodes=1, **small)
-        journal = Journal(out / "eval.jsonl")
-        journal.append([{**row, "length": 5.0, "goal_noise": 0.0} for row in rows(3)])
+        journal = Journal(out / "eval.jsonl", EvalRow.from_json, EvalRow.to_json)
+        journal.append(rows(3))
         journal.close()
 
-    monkeypatch.setattr(train, "train", instead)
+    monkeypatch.setattr(training, "train", instead)
     page = demo.demo(tmp_path, workers=1, data_episodes=1, steps=20)
     said = capsys.readouterr().out
     assert "Dual + GCIVL     30.0 %" in said and "random actions" in said and "of 10 episodes" in said

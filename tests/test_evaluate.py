@@ -11,8 +11,8 @@ import pytest
 
 from dualgoal.envs import versions
 from dualgoal.errors import UserError
-from dualgoal.runs import evaluate, policy, train, worker
-from dualgoal.runs.evaluate import Pool, jobs_for
+from dualgoal.runs import evaluation, policy, training, worker
+from dualgoal.runs.evaluation import Pool, jobs_for
 from dualgoal.runs.worker import BLOCK, Episode, episodes
 from tiny import make_data, tiny_run, untrained
 
@@ -85,12 +85,12 @@ def test_success_is_that_of_the_last_step_and_time_runs_out():
 
 
 def test_blocks_are_the_same_for_any_number_of_episodes(tmp_path):
-    jobs = jobs_for(tmp_path, 10, (4, 2), 12)
-    blocks = [(j.seed, j.task, j.first, j.count) for j in jobs[:4]]
+    jobs = jobs_for(tmp_path, 10, (4, 2), 5, 12)
+    blocks = [(j.seed, j.goal, j.first, j.count) for j in jobs[:4]]
     assert blocks == [(4, 1, 0, 5), (4, 1, 5, 5), (4, 1, 10, 2), (4, 2, 0, 5)]
     assert len(jobs) == 2 * 5 * 3
-    films = [j for j in jobs_for(tmp_path, 10, (4, 2), 12, video=True) if j.video]
-    assert [j.task for j in films] == [1, 2, 3, 4, 5] and {j.first for j in films} == {worker.VIDEO_EPISODE}
+    films = [j for j in jobs_for(tmp_path, 10, (4, 2), 5, 12, video=True) if j.video]
+    assert [j.goal for j in films] == [1, 2, 3, 4, 5] and {j.first for j in films} == {worker.VIDEO_EPISODE}
 
 
 def test_a_film_has_the_goal_beside_it_and_is_a_real_video(tmp_path, monkeypatch):
@@ -114,34 +114,34 @@ def path(tmp_path_factory):
     """A policy that walks straight to the goal: through open rooms it arrives, at a time that noise decides."""
     path = tmp_path_factory.mktemp("run") / "a"
     run = tiny_run(steps=1500, lr=3e-3, batch_size=128, log_every=1500, save_every=1500, **{"algo.hidden": [16, 16]})
-    train.train(run, path, data_path=make_data(tmp_path_factory.mktemp("data"), episodes=200), quiet=True)
+    training.train(run, path, data_path=make_data(tmp_path_factory.mktemp("data"), episodes=200), quiet=True)
     return path
 
 
-def first_tasks(path):
-    """Six episodes of two tasks for two seeds: blocks of five and of one, with noise on every action."""
-    return [job for job in jobs_for(path, 1500, (0, 3), 6, action_noise=0.5) if job.task <= 2]
+def first_goals(path):
+    """Six episodes of two goals for two seeds: blocks of five and of one, with noise on every action."""
+    return jobs_for(path, 1500, (0, 3), 2, 6, action_noise=0.5)
 
 
 @pytest.fixture(scope="module")
 def rows(path):
     with Pool(1) as pool:
-        pool.submit(1500, first_tasks(path))
+        pool.submit(1500, first_goals(path))
         ((_, rows),) = pool.collect(wait=True)
     return rows
 
 
 def test_rows_say_everything(rows):
-    assert [(r["seed"], r["task"]) for r in rows] == [(s, t) for s in (0, 3) for t in (1, 2)]
-    assert all(r["episodes"] == 6 and r["step"] == 1500 and r["success"] == r["successes"] / 6 for r in rows)
-    assert all(1 <= r["length"] <= 1000 and r["action_noise"] == 0.5 for r in rows)
-    assert len({r["length"] for r in rows}) > 1, "so that equal rows mean something"
-    assert "seed" in evaluate.text(rows)
+    assert [(r.seed, r.goal) for r in rows] == [(s, g) for s in (0, 3) for g in (1, 2)]
+    assert all(r.episodes == 6 and r.step == 1500 and 0 <= r.successes <= 6 for r in rows)
+    assert all(1 <= r.length <= 1000 and r.action_noise == 0.5 for r in rows)
+    assert len({r.length for r in rows}) > 1, "so that equal rows mean something"
+    assert "seed" in evaluation.text(rows)
 
 
 def test_dying_workers_are_replaced_and_nothing_changes(path, rows):
     with Pool(2) as pool:
-        pool.submit(1500, first_tasks(path))
+        pool.submit(1500, first_goals(path))
         evaluation = pool._waiting[0]
         while not evaluation.answers:  # both are in the middle of something
             time.sleep(0.01)
@@ -154,16 +154,18 @@ def test_dying_workers_are_replaced_and_nothing_changes(path, rows):
 
 
 def test_a_worker_that_keeps_dying_is_reported(path, monkeypatch):
-    monkeypatch.setattr(evaluate, "_environment", lambda: {**os.environ, "PYTHONPATH": "/nowhere", "PYTHONHOME": "/no"})
+    monkeypatch.setattr(
+        evaluation, "_environment", lambda: {**os.environ, "PYTHONPATH": "/nowhere", "PYTHONHOME": "/no"}
+    )
     with Pool(1) as pool, pytest.raises(UserError, match="the worker died 3 times; its last words: "):
-        pool.submit(1500, jobs_for(path, 1500, (0,), 1)[:1])
+        pool.submit(1500, jobs_for(path, 1500, (0,), 5, 1)[:1])
         pool.collect(wait=True)
 
 
 def test_what_a_worker_finds_wrong_arrives_as_one_line_and_it_stays_on_its_cores(path):
     here = os.sched_getaffinity(0)
     with Pool(1, [max(here)]) as pool:
-        pool.submit(1500, jobs_for(path, 1500, (99,), 1)[:1])
+        pool.submit(1500, jobs_for(path, 1500, (99,), 5, 1)[:1])
         with pytest.raises(UserError, match="has no seed 99"):
             pool.collect(wait=True)
         (pid,) = pool.pids
@@ -174,11 +176,11 @@ def test_what_a_worker_finds_wrong_arrives_as_one_line_and_it_stays_on_its_cores
 
 def test_bad_questions_get_clear_answers(path, tmp_path):
     with pytest.raises(UserError, match="no checkpoint of step 7"):
-        evaluate.evaluate(path, step=7)
+        evaluation.evaluate(path, step=7)
     with pytest.raises(UserError, match="episodes is 0"):
-        evaluate.evaluate(path, episodes=0)
+        evaluation.evaluate(path, episodes=0)
     with pytest.raises(UserError, match="not a run directory"):
-        evaluate.evaluate(tmp_path)
+        evaluation.evaluate(tmp_path)
 
 
 def test_a_policy_draws_the_same_numbers_whoever_is_beside_it(tmp_path):
@@ -202,4 +204,4 @@ def test_another_simulator_than_the_datasets_is_named(path, tmp_path):
     facts["dataset"]["versions"] = {**versions.simulators(), "mujoco": "3.1.6-other"}
     (moved / "config.json").write_text(json.dumps(facts))
     with pytest.warns(versions.Mismatch, match=f"made with mujoco 3.1.6-other, evaluated with mujoco {here}"):
-        evaluate.evaluate(moved, episodes=1, seeds=(0,), workers=1, random=True)
+        evaluation.evaluate(moved, episodes=1, seeds=(0,), workers=1, random=True)

@@ -8,7 +8,6 @@ from dualgoal.envs import lightsout_puzzle
 from dualgoal.envs.lightsout import ANCHORS, SeededLightsOut, View
 from dualgoal.envs.lightsout_puzzle import Puzzle
 from dualgoal.errors import UserError
-from dualgoal.files import read_rows
 from dualgoal.paper import lightsout as experiment
 from dualgoal.reps import Dual, Orig
 from dualgoal.runs import config, directory, policy
@@ -64,22 +63,22 @@ def test_ideal_solves_all_pairs_of_a_board(solved):
 
 
 def test_a_run_is_an_ordinary_run(solved):
-    rows = read_rows(solved / "eval.jsonl")
-    assert len(rows) == 10 * 2 * 5 and {row["task"] for row in rows} == {1, 2, 3, 4, 5}
-    assert all(row["success"] in (0.0, 1.0) and row["successes"] == 15 * row["success"] for row in rows)
+    rows = directory.evaluations(solved)
+    assert len(rows) == 10 * 2 * 5 and {row.goal for row in rows} == {1, 2, 3, 4, 5}
+    assert all(row.successes in (0, 15) and row.episodes == 15 for row in rows)
     assert directory.read_run(solved).task == "lightsout-3x3-ideal-standardised"
-    first, last = ([row for row in rows if row["step"] == step] for step in (250, 2500))
-    assert np.mean([row["success"] for row in first]) < 0.5
-    assert [row["length"] for row in last] == 2 * [2, 5, 8, 9, 7]  # optimal, both seeds
+    first, last = ([row for row in rows if row.step == step] for step in (250, 2500))
+    assert np.mean([row.success for row in first]) < 0.5
+    assert [row.length for row in last] == 2 * [2, 5, 8, 9, 7]  # optimal, both seeds
 
 
 def test_on_device_and_environment_agree(solved):
     env = SeededLightsOut(directory.read_run(solved).task)
     for step in directory.steps(solved):
         loaded = policy.load(solved, seed=1, step=step)
-        for row in [r for r in read_rows(solved / "eval.jsonl") if r["step"] == step and r["seed"] == 1]:
-            played = episodes([env], loaded.act_block, row["task"], first=0, count=1)[0]
-            assert (float(played.success), float(played.length)) == (row["success"], row["length"])
+        for row in [r for r in directory.evaluations(solved) if r.step == step and r.seed == 1]:
+            played = episodes([env], loaded.act_block, row.goal, first=0, count=1)[0]
+            assert (float(played.success), float(played.length)) == (row.success, row.length)
 
 
 def test_running_again_finds_it_complete_and_other_data_are_refused(solved):
@@ -95,7 +94,7 @@ def test_learned_dual_trains_under_dqn(tmp_path, quick_compile):
     options = SMALL | {"rep.hidden": [16], "rep.dim": 8, "algo.hidden": [16]}
     run = experiment.preset("3x3", "dual", seeds=(0,), steps=4, **options)
     out = experiment.lightsout_run(run, tmp_path / "run", trajectories=50, quiet=True)
-    assert np.isfinite([row["rep/loss"] for row in read_rows(out / "metrics.jsonl")]).all()
+    assert np.isfinite([row["rep/loss"] for row in directory.inspect(out).metrics]).all()
 
 
 @pytest.fixture

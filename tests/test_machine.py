@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from dualgoal import machine
-from dualgoal.runs import train
+from dualgoal.runs import training
 
 two_cores = pytest.mark.skipif(sys.platform != "linux" or machine.cores() < 2, reason="needs Linux and two cores")
 
@@ -21,7 +21,8 @@ def test_pinned_training_binds_all_threads_before_jax_starts_its_own():
     code = """
         import json, os, sys, threading
         from jax._src import xla_bridge
-        from dualgoal import cli, train
+        from dualgoal.cli import main as cli
+        from dualgoal.runs import training
 
         def look(*_):
             early = xla_bridge.backends_are_initialized()
@@ -32,7 +33,7 @@ def test_pinned_training_binds_all_threads_before_jax_starts_its_own():
             sys.exit()
 
         threading.Thread(target=threading.Event().wait, daemon=True).start()
-        train.load_data = look
+        training.load_data = look
         cli.main(["train", "pointmaze-medium-navigate-v0", "--pin", "--episodes", "0"])
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
@@ -44,10 +45,10 @@ def test_pinned_training_binds_all_threads_before_jax_starts_its_own():
 
 def test_as_many_workers_as_cores_are_left_for_them(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 8)
-    assert train._default_workers("cpu", None) == 4 and train._default_workers("gpu", None) == 7
-    assert train._default_workers("cpu", list(range(8, 16))) == 8 == train._default_workers("gpu", list(range(8)))
+    assert training._default_workers("cpu", None) == 4 and training._default_workers("gpu", None) == 7
+    assert training._default_workers("cpu", list(range(8, 16))) == 8 == training._default_workers("gpu", list(range(8)))
     monkeypatch.setattr(machine, "cores", lambda: 1)
-    assert train._default_workers("cpu", None) == train._default_workers("gpu", None) == 1
+    assert training._default_workers("cpu", None) == training._default_workers("gpu", None) == 1
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,9 @@ def test_every_core_is_a_device_unless_somebody_said_otherwise(given, first, dev
 def test_seeds_of_lights_out_have_a_core_each_too(tmp_path):
     code = f"""
         import jax
-        from dualgoal import lightsout_experiment
+        from dualgoal.paper import lightsout
         small = dict(seeds=(0, 1), steps=1, batch_size=8, hidden=(8,), trajectories=20, quiet=True)
-        lightsout_experiment.experiment({str(tmp_path)!r} + "/run", "3x3", "orig", **small)
+        lightsout.experiment({str(tmp_path)!r} + "/run", "3x3", "orig", **small)
         print(jax.device_count())
     """
     env = {**os.environ, "JAX_PLATFORMS": "cpu"}

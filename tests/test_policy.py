@@ -62,7 +62,7 @@ def test_wrong_shapes_are_named(policy):
 
 
 def test_rollout_reaches_an_end(policy):
-    episode = policy.rollout(task=2, seed=1)
+    episode = policy.rollout(goal=2, seed=1)
     assert 1 <= episode.length <= 1000 and isinstance(episode.success, bool)
 
 

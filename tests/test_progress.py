@@ -5,9 +5,10 @@ import io
 import numpy as np
 
 from dualgoal.runs import progress
-from dualgoal.runs.progress import Lines, Live, Pace, Quiet, clock, display, success_by_seed
+from dualgoal.runs.progress import Lines, Live, Pace, Quiet, clock, display
+from dualgoal.runs.rows import EvalRow, success_by_seed
 
-ROWS = [{"seed": s, "task": t, "success": 0.5 * s} for s in (0, 1) for t in (1, 2)]
+ROWS = [EvalRow(s, 200, g, episodes=2, successes=s, length=1.0) for s in (0, 1) for g in (1, 2)]
 LOSSES = {"actor/loss": np.array([1.25, 2.0]), "value/v": np.array([0.0, 0.0])}
 
 

@@ -1,22 +1,16 @@
 """The reported number against one worked by hand, with everything that must not count thrown in."""
 
+import json
+
 import numpy as np
+import pytest
 
-from dualgoal.runs.rows import scores
+from dualgoal.errors import UserError
+from dualgoal.runs.rows import EvalRow, complete, missing, read_rows, scores, usable_rows
 
 
-def row(seed, step, task, success, **more):
-    return {
-        "seed": seed,
-        "step": step,
-        "task": task,
-        "episodes": 10,
-        "successes": round(10 * success),
-        "success": success,
-        "length": 5.0,
-        "goal_noise": 0.0,
-        **more,
-    }
+def row(seed, step, goal, success, **noise):
+    return EvalRow(seed, step, goal, episodes=10, successes=round(10 * success), length=5.0, **noise)
 
 
 def test_last_three_evaluations_mean_over_tasks_one_number_per_seed():
@@ -51,3 +45,28 @@ def test_of_two_equal_evaluations_the_later_counts_and_seeds_can_be_chosen():
 def test_no_rows_no_score():
     empty = scores([])
     assert empty.per_seed().size == 0 and empty.counted() == ()
+
+
+def test_an_evaluation_is_complete_when_every_goal_of_every_seed_is_there():
+    rows = [row(s, step, g, 0.5) for s in (0, 1) for step in (10, 20) for g in (1, 2, 3)]
+    assert complete(rows, 3) == {(0, 10), (0, 20), (1, 10), (1, 20)}
+    assert missing(rows, steps=(10, 20, 30), seeds=(0, 1), goals=3) == [30]
+    assert missing(rows[:-1], steps=(10, 20), seeds=(0, 1), goals=3) == [20]
+    assert missing(rows[:-1], steps=(10, 20), seeds=(0,), goals=3) == []
+    assert missing([*rows, rows[0]], steps=(10, 20), seeds=(0, 1), goals=4) == [10, 20]
+
+
+def test_rows_are_read_as_they_were_written_and_damage_is_one_line(tmp_path):
+    file, rows = tmp_path / "eval.jsonl", [row(0, 10, 1, 0.5), row(0, 10, 2, 0.3, action_noise=0.5)]
+    file.write_text("".join(json.dumps(r.to_json()) + "\n" for r in rows))
+    assert read_rows(file) == rows and usable_rows(file) == (rows, None)
+    assert read_rows(tmp_path / "nothing") == []
+    with file.open("a") as out:
+        out.write('{"seed": 0, "step": 10, "goal": 3, "episodes": 10, "successes": 11, "length": 5.0}\n{"seed":\n{"se')
+    good, problem = usable_rows(file)
+    assert good == rows
+    assert problem == f"{file}: line 3: 11 successes in 10 episodes of goal 3 (and 1 more damaged line)"
+    with pytest.raises(UserError, match="line 3: 11 successes.*remove what is damaged or restore the file"):
+        read_rows(file)
+    old = {"seed": 0, "step": 10, "task": 4, "episodes": 10, "successes": 5, "success": 0.5, "length": 5.0}
+    assert EvalRow.from_json(old, "x").goal == 4

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -14,14 +15,23 @@ import pytest
 
 from dualgoal.algos import GCIVL
 from dualgoal.errors import UserError
-from dualgoal.files import Journal, read_rows, write_atomic
+from dualgoal.files import Journal, json_object, read_rows, write_atomic
+from dualgoal.machine import Hardware
 from dualgoal.reps import Dual
 from dualgoal.runs import checkpoint, directory
 from dualgoal.runs.checkpoint import Damaged, Shape
 from dualgoal.runs.config import Run
+from dualgoal.runs.facts import DataFacts, RunFacts, Sizes
+from dualgoal.runs.rows import EvalRow
 
 RUN = Run("cube-single-play-v0", Dual(), GCIVL())
-FACTS = {"dataset": {"sha256": "abc"}, "versions": {"jax": "1"}, "hardware": {"threads": 2}}
+FACTS = RunFacts(
+    Sizes((28,), 5, discrete=False),
+    DataFacts(rows=40, episodes=2, sha256="abc", versions={"mujoco": "3.4.0"}, details={"plan": {"seed": 0}}),
+    {"jax": "1", "mujoco": None},
+    Hardware("Linux x86_64", "cpu", "cpu", 1, 2, "float32"),
+    goals=5,
+)
 ARRAYS = {"w": np.arange(12, dtype=np.float32).reshape(3, 4).T, "n": np.int32(7) * np.ones((), np.int32)}
 SHAPES = {"w": Shape((4, 3), np.dtype(np.float32)), "n": Shape((), np.dtype(np.int32))}
 
@@ -131,33 +141,40 @@ def test_another_configuration_is_refused_with_the_fields_named(tmp_path):
     with pytest.raises(UserError, match=r"another configuration \(lr: 0.0003 -> 0.001; rep.dim: 256 -> 8\)"):
         open_store(tmp_path, replace(RUN, lr=1e-3, rep=Dual(dim=8)))
     with pytest.raises(UserError, match="other data"):
-        open_store(tmp_path, facts={**FACTS, "dataset": {"sha256": "xyz"}})
+        open_store(tmp_path, facts=replace(FACTS, dataset=replace(FACTS.dataset, sha256="xyz")))
     said = []
-    with open_store(tmp_path, replace(RUN, save_every=7), {**FACTS, "hardware": {"threads": 4}}, said):
+    with open_store(
+        tmp_path, replace(RUN, save_every=7), replace(FACTS, hardware=replace(FACTS.hardware, threads=4)), said
+    ):
         pass
-    assert said == [f"{tmp_path}: threads was 2 and is 4; the run goes on but not bit for bit"]
+    assert said == [
+        f"{tmp_path}: threads was 2 and is now 4; "
+        "training continues, but results will not be bit-identical to an uninterrupted run"
+    ]
 
 
 def test_journal_survives_a_torn_line(tmp_path):
     path = tmp_path / "rows.jsonl"
-    journal = Journal(path)
+    journal = Journal(path, json_object, dict)
     journal.append([{"step": n, "x": n / 3} for n in range(5)])
     journal.close()
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"step": 5, "x": 1.6')
-    assert len(read_rows(path)) == 5
-    journal = Journal(path)
+    assert len(read_rows(path, json_object)) == 5
+    journal = Journal(path, json_object, dict)
     assert path.read_bytes() == whole
     journal.keep(lambda row: row["step"] < 3)
     journal.append([{"step": 3, "x": float("nan")}])
     journal.close()
-    assert [row["step"] for row in read_rows(path)] == [0, 1, 2, 3] and read_rows(path)[-1]["x"] is None
+    assert [row["step"] for row in read_rows(path, json_object)] == [0, 1, 2, 3] and read_rows(path, json_object)[-1][
+        "x"
+    ] is None
 
 
 def test_a_damaged_journal_says_which_line(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"step": 1}\n{"st\n{"step": 2}\n')
     with pytest.raises(UserError, match="line 2 is not JSON"):
-        read_rows(tmp_path / "rows.jsonl")
+        read_rows(tmp_path / "rows.jsonl", json_object)
 
 
 def test_a_folder_that_is_no_run(tmp_path):
@@ -180,17 +197,17 @@ def test_a_full_disk_loses_nothing(tmp_path):
         pytest.skip("this system does not let the test mount a small tmpfs")
     try:
         with open_store(small / "run") as record:
-            record.metrics.append([{"step": 1}])
+            record.metrics.append([{"step": 1, "seed": 0}])
             record.save(1, ARRAYS)
             with pytest.raises(UserError, match="no space left on device.*nothing earlier is lost"):
                 record.save(2, {**ARRAYS, "w": np.zeros((400, 300), np.float32)})
             with pytest.raises(UserError, match="no space left"):
                 for _ in range(10_000):
-                    record.metrics.append([{"step": 2, "text": "x" * 1000}])
+                    record.metrics.append([{"step": 2, "seed": 0, "text": "x" * 1000}])
         with open_store(small / "run") as record:
             assert record.newest(SHAPES)[0] == 1
             record.rewind(1)
-            assert record.metrics.rows() == [{"step": 1}]
+            assert record.metrics.rows() == [{"step": 1, "seed": 0}]
             assert not list(small.rglob("*.tmp"))
     finally:
         subprocess.run(["umount", str(small)], check=True)
@@ -202,9 +219,9 @@ def test_atomic_write_leaves_the_old_file_on_a_kill(tmp_path):
     write_atomic(target, b"old")
     code = """
         import os, pathlib
-        from dualgoal import journal
+        from dualgoal import files
         os.fsync = lambda handle: os.kill(os.getpid(), 9)
-        journal.write_atomic(pathlib.Path({target!r}), b"new")
+        files.write_atomic(pathlib.Path({target!r}), b"new")
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code).format(target=str(target))])
     assert done.returncode == -9 and target.read_bytes() == b"old"
@@ -227,5 +244,69 @@ def test_config_json_is_readable(tmp_path):
         pass
     content = json.loads((tmp_path / "config.json").read_text())
     assert content["id"] == RUN.id and content["dataset"]["sha256"] == "abc"
-    assert directory.read_run(tmp_path) == RUN
-    shutil.rmtree(tmp_path)
+    assert directory.read(tmp_path) == directory.Recorded(RUN, FACTS)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda c: c["sizes"].pop("action_dim"), "config.json: sizes.action_dim is missing"),
+        (lambda c: c["sizes"].update(discrete=1), "config.json: sizes.discrete is 1; expected true or false"),
+        (lambda c: c["sizes"].update(observation_shape=["a"]), "sizes.observation_shape is \"a\"; expected a whole number"),
+        (lambda c: c.update(dataset=None), "config.json: dataset is null; expected an object"),
+        (lambda c: c["versions"].update(jax=7), "config.json: versions.jax is 7; expected a text"),
+        (lambda c: c.update(frozen_rep={"path": "x"}), "config.json: frozen_rep.id is missing"),
+        (lambda c: c["run"].update(steps="x"), "run.steps is 'x'"),
+    ],
+)
+def test_a_damaged_config_names_the_field_and_the_rest_can_still_be_used(tmp_path, damage, words):
+    with open_store(tmp_path) as record:
+        record.evals.append([EvalRow(0, 10, 1, 5, 3, 7.0)])
+    content = json.loads((tmp_path / "config.json").read_text())
+    damage(content)
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=re.escape(words)):
+        directory.read(tmp_path)
+    found = directory.inspect(tmp_path)
+    assert [words in problem for problem in found.problems] == [True] and found.evaluations[0].successes == 3
+    assert (found.run is None) != (found.facts is None)
+
+
+def test_a_damaged_directory_is_inspected_without_raising(tmp_path):
+    with open_store(tmp_path) as record:
+        record.evals.append([EvalRow(0, 10, goal, 5, 3, 7.0) for goal in (1, 2)])
+    with (tmp_path / "eval.jsonl").open("a") as file:
+        file.write('[]\n{"seed": 0}\nnonsense\n{"seed": 1')
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "seed": 0, "rep/loss": 1.0}\n{"step": "x"}\n')
+    found = directory.inspect(tmp_path)
+    assert found.run == RUN and found.facts == FACTS and len(found.evaluations) == 2 and len(found.metrics) == 1
+    assert found.problems == (
+        "eval.jsonl: line 3: an evaluation row is a JSON object, not list (and 2 more damaged lines)",
+        "metrics.jsonl: line 2: 'step' is 'x'; expected a whole number",
+    )
+    nothing = directory.inspect(tmp_path / "nowhere")
+    assert nothing.run is None and nothing.problems[0].startswith("not a run directory")
+
+
+def test_a_run_trained_by_the_command_line_is_found_finished_by_reproduce(tmp_path, monkeypatch):
+    from dualgoal.cli import main
+    from dualgoal.paper import reproduce
+    from dualgoal.runs import training
+
+    def train(run, out, **_):
+        with directory.Store(out, run, FACTS) as record:
+            record.evals.append(
+                [EvalRow(s, step, g, 4, 2, 7.0) for step in run.eval_steps for s in run.seeds for g in range(1, 6)]
+            )
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(training, "train", train)
+    size = ["--seeds", "0", "1", "--steps", "1000", "--episodes", "4"]
+    assert main.main(["train", "cube-single-play-v0", "--rep", "dual", "--algo", "gcivl", *size]) == 0
+    part = {"tasks": ["cube-single-play-v0"], "reps": ["dual"], "seeds": [0, 1], "steps": 1000, "episodes": 4}
+    (job,) = reproduce.plan("state_gcivl", **part)
+    assert job.status == "finished" and job.out == directory.default_folder(directory.read_run(job.out))
+    file = job.out / "eval.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
+    (job,) = reproduce.plan("state_gcivl", **part)
+    assert job.status == "unfinished", "one goal of one seed is missing"

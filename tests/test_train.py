@@ -20,9 +20,9 @@ from dualgoal import loop as program_module
 from dualgoal import sampler
 from dualgoal.data import dataset as data
 from dualgoal.errors import UserError
-from dualgoal.files import read_rows
 from dualgoal.loop import TrainingLoop, devices_used, first_broken
-from dualgoal.runs import directory, policy, train
+from dualgoal.runs import directory, policy, training
+from dualgoal.runs.facts import Sizes
 from tiny import TASK, dualgoal, flags, make_data, record, tiny_run
 
 
@@ -41,6 +41,10 @@ def own_cache(cache, monkeypatch):
     monkeypatch.setenv("DUALGOAL_CACHE", str(cache))
 
 
+def metrics(path):
+    return directory.inspect(path).metrics
+
+
 def same(a, b):
     return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
@@ -51,7 +55,7 @@ def test_the_number_of_steps_in_a_chunk_changes_no_bit(folder, monkeypatch):
     monkeypatch.setattr(program_module, "compile_loop", lambda lowered: compilations.append(1) or compile_loop(lowered))
     run = tiny_run("dual", "gcivl")
     dataset = data.load(folder, TASK)
-    program = TrainingLoop(policy.agent_for(run, train.describe(run, dataset)["dataset"]), run.seeds)
+    program = TrainingLoop(policy.agent_for(run, dataclasses.asdict(Sizes.of(dataset))), run.seeds)
     rows = program.place_data(sampler.to_device(dataset))
 
     def after(chunks):
@@ -94,28 +98,28 @@ def test_killed_at_a_random_moment_and_resumed_equals_undisturbed(folder, cache,
 
 def test_running_again_resumes_or_says_that_it_is_complete(folder, tmp_path, capsys):
     run = tiny_run()
-    train.train(run, tmp_path / "a", data_path=folder)
+    training.train(run, tmp_path / "a", data_path=folder)
     capsys.readouterr()
     before = record(tmp_path / "a")
-    train.train(run, tmp_path / "a", data_path=folder)
+    training.train(run, tmp_path / "a", data_path=folder)
     assert "complete (40 steps)" in capsys.readouterr().out and record(tmp_path / "a") == before
     with pytest.raises(UserError, match="another configuration .*lr: 0.0003 -> 0.001"):
-        train.train(dataclasses.replace(run, lr=1e-3), tmp_path / "a", data_path=folder)
+        training.train(dataclasses.replace(run, lr=1e-3), tmp_path / "a", data_path=folder)
     with pytest.raises(UserError, match="trained on other data"):
-        train.train(run, tmp_path / "a", data_path=make_data(tmp_path / "other", seed=1))
+        training.train(run, tmp_path / "a", data_path=make_data(tmp_path / "other", seed=1))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "flipped"])
 def test_a_damaged_checkpoint_costs_time_and_nothing_else(folder, tmp_path, capsys, damage):
     run = tiny_run()
-    train.train(run, tmp_path / "a", data_path=folder)
+    training.train(run, tmp_path / "a", data_path=folder)
     before = record(tmp_path / "a")
     file = directory.checkpoint_path(tmp_path / "a", 40)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 16
     file.write_bytes({"truncated": bytes(content[:99]), "empty": b"", "flipped": bytes(content)}[damage])
     capsys.readouterr()
-    train.train(run, tmp_path / "a", data_path=folder)
+    training.train(run, tmp_path / "a", data_path=folder)
     said = capsys.readouterr().out
     assert "step-000000040.safetensors" in said and "going on from step 30" in said
     assert record(tmp_path / "a").items() >= before.items()
@@ -124,7 +128,7 @@ def test_a_damaged_checkpoint_costs_time_and_nothing_else(folder, tmp_path, caps
 def test_not_a_number_stops_the_run_and_is_named(folder, tmp_path):
     run = tiny_run(lr=1e18, save_every=1)
     with pytest.raises(UserError) as problem:
-        train.train(run, tmp_path / "a", data_path=folder, quiet=True)
+        training.train(run, tmp_path / "a", data_path=folder, quiet=True)
     words = r"actor/loss is not finite at step (\d+) for seed [03]; checkpoint of step (\d+)"
     found = re.search(words, str(problem.value))
     assert found and int(found[1]) == int(found[2]) + 1
@@ -135,7 +139,7 @@ def test_not_a_number_stops_the_run_and_is_named(folder, tmp_path):
 def test_interrupted_from_the_keyboard_saves_and_says_how_to_go_on(folder, cache, tmp_path):
     run = tiny_run(steps=400_000, eval_every=400_000, save_every=400_000, log_every=100)
     process = dualgoal(*flags(run), "--data", str(folder), "--out", str(tmp_path / "a"), cache=cache)
-    while not read_rows(tmp_path / "a" / "metrics.jsonl"):
+    while not metrics(tmp_path / "a"):
         assert process.poll() is None, process.stdout.read()
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -150,13 +154,15 @@ def test_two_devices_share_the_seeds(folder, cache):
         import sys, jax, numpy as np
         sys.path.insert(0, {tests!r})
         from tiny import TASK, tiny_run
+        import dataclasses
         from dualgoal import sampler
         from dualgoal.data import dataset as data
         from dualgoal.loop import TrainingLoop
-        from dualgoal.runs import policy, train
+        from dualgoal.runs import policy
+        from dualgoal.runs.facts import Sizes
         run = tiny_run(seeds=(0, 1, 2, 3))
         dataset = data.load({folder!r}, TASK)
-        agent = policy.agent_for(run, train.describe(run, dataset)["dataset"])
+        agent = policy.agent_for(run, dataclasses.asdict(Sizes.of(dataset)))
         program = TrainingLoop(agent, run.seeds)
         rows = program.place_data(sampler.to_device(dataset))
         text = program._chunk.lower(program.init(), rows, program.keys, np.int32(1)).compile().as_text()
@@ -188,37 +194,37 @@ def test_second_stage_leaves_phi_as_it_was_and_shares_it(tmp_path):
     folder = make_data(tmp_path / "data")
     (folder / f"{TASK}-val.npz").unlink()  # nothing of this test needs validation, whose program takes time to compile
     first = tiny_run("vip", "none", steps=20)
-    train.train(first, tmp_path / "phi", data_path=folder, quiet=True)
+    training.train(first, tmp_path / "phi", data_path=folder, quiet=True)
     given = policy.load(tmp_path / "phi", 3).params.rep
     for algo in ("gcbc", "gcfbc"):
         second = dataclasses.replace(tiny_run("vip", algo, steps=20), frozen_rep=str(tmp_path / "phi"))
-        train.train(second, tmp_path / algo, data_path=folder, quiet=True)
+        training.train(second, tmp_path / algo, data_path=folder, quiet=True)
         assert same(policy.load(tmp_path / algo, 3).params.rep, given)
-        names = set(read_rows(tmp_path / algo / "metrics.jsonl")[0])
+        names = set(metrics(tmp_path / algo)[0])
         assert "actor/loss" in names and "rep/loss" not in names
     other = dataclasses.replace(tiny_run("vip", "gcbc", **{"rep.dim": 5}), frozen_rep=str(tmp_path / "phi"))
     with pytest.raises(UserError, match="its representation is VIP"):
-        train.train(other, tmp_path / "c", data_path=folder, quiet=True)
+        training.train(other, tmp_path / "c", data_path=folder, quiet=True)
 
 
 def test_metrics_have_losses_of_both_splits_for_every_seed(folder, tmp_path):
     run = tiny_run()
-    train.train(run, tmp_path / "a", data_path=folder, quiet=True)
-    rows = read_rows(tmp_path / "a" / "metrics.jsonl")
+    training.train(run, tmp_path / "a", data_path=folder, quiet=True)
+    rows = metrics(tmp_path / "a")
     assert [(r["step"], r["split"], r["seed"]) for r in rows[:4]] == [
         (10, "train", 0), (10, "train", 3), (10, "val", 0), (10, "val", 3),
     ]  # fmt: skip
     assert len(rows) == 16 and all(isinstance(r["actor/loss"], float) for r in rows)
     facts = json.loads((tmp_path / "a" / "config.json").read_text())
     assert facts["id"] == run.id and facts["hardware"]["threads"] and facts["versions"]["jaxlib"]
-    assert facts["dataset"]["sha256"] and facts["dataset"]["observation_shape"] == [2]
+    assert facts["dataset"]["sha256"] and facts["sizes"]["observation_shape"] == [2]
 
 
 @pytest.mark.parametrize("which", ["tensorboard", "wandb"])
 def test_trackers_write_real_files(folder, tmp_path, which, monkeypatch):
     pytest.importorskip({"tensorboard": "tensorboardX"}.get(which, which))
     monkeypatch.setenv("WANDB_MODE", "offline")
-    train.train(tiny_run(), tmp_path / "a", data_path=folder, quiet=True, track_with=(which,))
+    training.train(tiny_run(), tmp_path / "a", data_path=folder, quiet=True, track_with=(which,))
     pattern = {"tensorboard": "tensorboard/events*", "wandb": "wandb/offline-run-*/run-*.wandb"}[which]
     (file,) = (tmp_path / "a").glob(pattern)
     content = file.read_bytes()
@@ -227,13 +233,13 @@ def test_trackers_write_real_files(folder, tmp_path, which, monkeypatch):
 
 def test_what_would_go_wrong_after_training_is_said_before(folder, tmp_path):
     with pytest.raises(UserError, match="no environment for task 'my-robot'.*--episodes 0"):
-        train.train(dataclasses.replace(tiny_run(episodes=2), task="my-robot"), tmp_path / "a", data_path=folder)
+        training.train(dataclasses.replace(tiny_run(episodes=2), task="my-robot"), tmp_path / "a", data_path=folder)
     with pytest.raises(UserError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
-        train.train(tiny_run(), tmp_path / "a", data_path=folder, track_with=("tensorbord",), quiet=True)
+        training.train(tiny_run(), tmp_path / "a", data_path=folder, track_with=("tensorbord",), quiet=True)
     assert not (tmp_path / "a" / "metrics.jsonl").read_bytes()
 
 
 def test_a_pair_that_cannot_work_is_refused_before_data_is_looked_for(tmp_path):
     run = tiny_run("orig", "gcivl", **{"algo.direct": True})
     with pytest.raises(UserError, match="direct extraction needs a representation with a value"):
-        train.train(run, tmp_path / "run", data_path=tmp_path / "nowhere", quiet=True)
+        training.train(run, tmp_path / "run", data_path=tmp_path / "nowhere", quiet=True)

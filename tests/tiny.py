@@ -1,5 +1,6 @@
 """Small runs that the tests of training, evaluation and policies share: random walks, narrow networks, few steps."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -63,11 +64,11 @@ def untrained(path: Path, folder: Path, rep: str = "orig", algo: str = "gcbc", *
     """A run directory as after the last step, with the parameters of before the first: enough for what only reads."""
     from dualgoal.data import dataset
     from dualgoal.loop import TrainingLoop
-    from dualgoal.runs import directory, policy, train, trees
+    from dualgoal.runs import directory, policy, training, trees
 
     run = tiny_run(rep, algo, **changes)
-    facts = train.describe(run, dataset.load(folder, TASK))
-    program = TrainingLoop(policy.agent_for(run, facts["dataset"]), run.seeds)
+    facts = training.describe(run, dataset.load(folder, TASK))
+    program = TrainingLoop(policy.agent_for(run, dataclasses.asdict(facts.sizes)), run.seeds)
     with directory.Store(path, run, facts) as record:
         record.save(run.steps, trees.to_host(program.init()))
     return run

@@ -1,7 +1,7 @@
-"""Rows of JSON, one per line, that survive a process killed in the middle of a write.
+"""Files that survive a process killed in the middle of a write: whole files, and rows of JSON, one per line.
 
-A torn last line is dropped when the file is opened again, and a resumed run cuts its journals back to the checkpoint it
-continues from, so that a file never holds a row twice and ends as if nothing had happened.
+An incomplete last line is dropped when the file is opened again, and a resumed run cuts its journals back to the
+checkpoint it continues from, so a file never holds a row twice and ends as if nothing had happened.
 """
 
 import contextlib
@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import IO, Any, ParamSpec, TypeVar
+from typing import IO, Any, Generic, ParamSpec, TypeVar
 
 from dualgoal.errors import UserError
 
 Row = dict[str, Any]
+T = TypeVar("T")
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
@@ -45,44 +46,68 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def read_rows(path: Path) -> list[Row]:
-    """All complete rows; a torn last line is not one. A missing file has none."""
-    if not path.exists():
-        return []
-    rows = []
-    *lines, _torn = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{path}: line {number} is not JSON; remove that line or restore the file") from error
-        if not isinstance(row, dict):
-            raise UserError(f"{path}: line {number} is not a JSON object; remove that line or restore the file")
-        rows.append(row)
+def read_rows(path: Path, parse: Callable[[Any, str], T]) -> list[T]:
+    """All rows of a file, each made by `parse(value, where)`; a damaged line is an error that names it.
+
+    A missing file has no rows, and a last line without its line break is not one: its write was interrupted.
+    """
+    rows, problem = usable_rows(path, parse)
+    if problem is not None:
+        raise UserError(f"{problem}; remove what is damaged or restore the file")
     return rows
 
 
-class Journal:
-    """An append-only file of rows."""
+def usable_rows(path: Path, parse: Callable[[Any, str], T]) -> tuple[list[T], str | None]:
+    """The rows that can be read, and one line about those that cannot; None if there is nothing to say."""
+    try:
+        *lines, _interrupted = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], None
+    except OSError as error:
+        return [], f"{path}: cannot be read ({error.strerror or error})"
+    rows: list[T] = []
+    problems: list[str] = []
+    for number, line in enumerate(lines, 1):
+        where = f"{path}: line {number}"
+        try:
+            rows.append(parse(json.loads(line), where))
+        except UserError as problem:
+            problems.append(str(problem))
+        except (ValueError, RecursionError):
+            problems.append(f"{where} is not JSON")
+    others = len(problems) - 1
+    more = f" (and {others} more damaged line{'s' * (others > 1)})" if others > 0 else ""
+    return rows, problems[0] + more if problems else None
 
-    def __init__(self, path: Path):
-        self.path = path
+
+def json_object(value: Any, where: str) -> Row:
+    """The `parse` of rows that may hold anything, as long as they are JSON objects."""
+    if not isinstance(value, dict):
+        raise UserError(f"{where} is not a JSON object")
+    return value
+
+
+class Journal(Generic[T]):
+    """An append-only file of rows. `parse` makes a row from JSON, `plain` turns it into JSON again."""
+
+    def __init__(self, path: Path, parse: Callable[[Any, str], T], plain: Callable[[T], Row]):
+        self.path, self._parse, self._plain = path, parse, plain
         if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
             os.truncate(path, content.rfind(b"\n") + 1)
         self._file = path.open("ab", buffering=0)
 
-    def append(self, rows: Iterable[Row]) -> None:
-        """Add rows with one write, so that a kill leaves at most one torn line."""
-        write_all(self._file, self.path, b"".join(_line(row) for row in rows))
+    def append(self, rows: Iterable[T]) -> None:
+        """Add rows with one write, so that a kill leaves at most one incomplete line."""
+        write_all(self._file, self.path, b"".join(_line(self._plain(row)) for row in rows))
 
-    def rows(self) -> list[Row]:
-        return read_rows(self.path)
+    def rows(self) -> list[T]:
+        return read_rows(self.path, self._parse)
 
-    def keep(self, wanted: Callable[[Row], bool]) -> None:
+    def keep(self, wanted: Callable[[T], bool]) -> None:
         """Drop every row that is not wanted; the others keep their bytes. Cutting off an end needs no room."""
         self._file.close()
         lines = self.path.read_bytes().splitlines(keepends=True)
-        kept = [line for line, row in zip(lines, read_rows(self.path), strict=True) if wanted(row)]
+        kept = [line for line, row in zip(lines, self.rows(), strict=True) if wanted(row)]
         if kept == lines[: len(kept)]:
             os.truncate(self.path, sum(map(len, kept)))
         else:

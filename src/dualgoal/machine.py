@@ -7,9 +7,9 @@ import subprocess
 import sys
 import typing
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 PACKAGES = ("dualgoal", "jax", "jaxlib", "equinox", "optax", "numpy", "mujoco", "ogbench", "gymnasium", "safetensors")
 
@@ -43,18 +43,25 @@ def commit() -> str | None:
     return head and head + ("+" if git("status", "--porcelain", "--untracked-files=no", str(here)) else "")
 
 
-def hardware() -> dict[str, Any]:
-    """The devices JAX uses and the threads it computes with; both can change bits."""
-    import jax
+@dataclass(frozen=True)
+class Hardware:
+    """The devices JAX uses, the threads it computes with, and in which arithmetic; all of them can change bits."""
 
-    device = jax.local_devices()[0]
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "platform": device.platform,
-        "device": device.device_kind,
-        "devices": jax.local_device_count(),
-        "threads": cores(),
-    }
+    system: str
+    platform: str
+    device: str
+    devices: int
+    threads: int
+    precision: str
+
+    @classmethod
+    def here(cls, precision: str) -> "Hardware":
+        """This machine, computing in `precision`."""
+        import jax
+
+        device = jax.local_devices()[0]
+        system = f"{platform.system()} {platform.machine()}"
+        return cls(system, device.platform, device.device_kind, jax.local_device_count(), cores(), precision)
 
 
 Precision = typing.Literal["float32", "tf32", "bf16"]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dualgoal.files import Row, read_rows
 from dualgoal.paper import settings
+from dualgoal.runs.rows import EvalRow
 
 TASK = "pointmaze-medium-navigate-v0"
 DATA_EPISODES = 200
@@ -28,33 +28,33 @@ def demo(out: str | Path = "demo", *, workers: int | None = None, **changes: Any
     """Do everything below `out` and return the report. `changes` make it smaller, for tests."""
     from dualgoal.collect import generate
     from dualgoal.report import page as report
-    from dualgoal.runs import evaluate, train
+    from dualgoal.runs import directory, evaluation, training
 
     out, began = Path(out), time.monotonic()
     say = lambda text: print(f"[{time.monotonic() - began:4.0f} s] {text}", flush=True)
     episodes = changes.pop("data_episodes", DATA_EPISODES)
     say(f"making {episodes} episodes of {TASK}")
     generate.generate_dataset(TASK, episodes, out / "data", workers=workers)
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[EvalRow]] = {}
     for rep, options in SMALL_REP.items():
         run = settings.preset(TASK, rep, "gcivl", **(SMALL | options | changes))
         say(f"training {TITLES[rep]}, {len(run.seeds)} seeds at once, {run.steps:,} steps")
-        train.train(run, out / rep, data_path=out / "data", workers=workers)
-        rows[rep] = [row for row in read_rows(out / rep / "eval.jsonl") if row["step"] == run.steps]
+        training.train(run, out / rep, data_path=out / "data", workers=workers)
+        rows[rep] = [row for row in directory.evaluations(out / rep) if row.step == run.steps]
     say("how far does chance get?")
-    rows["random"] = evaluate.evaluate(out / "dual", random=True, workers=workers)
+    rows["random"] = evaluation.evaluate(out / "dual", random=True, workers=workers)
     page = report.report([out / rep for rep in SMALL_REP], out / "report.html", data_path=out / "data")
     print(summary(rows))
     say(f"open {page}")
     return page
 
 
-def summary(rows: dict[str, list[Row]]) -> str:
+def summary(rows: dict[str, list[EvalRow]]) -> str:
     """Success with 95 % intervals, and whether Dual is clear of chance."""
     lines = [f"success on {TASK}, all tasks and seeds together, with 95 % intervals"]
     ranges = {name: interval(found) for name, found in rows.items()}
     for name, (mean, low, high) in ranges.items():
-        count = sum(row["episodes"] for row in rows[name])
+        count = sum(row.episodes for row in rows[name])
         lines.append(f"  {TITLES[name]:<15} {mean:5.1f} %  [{low:.1f}, {high:.1f}]  of {count} episodes")
     gain = ranges["dual"][0] - ranges["random"][0]
     apart = ranges["dual"][1] > ranges["random"][2]
@@ -62,9 +62,9 @@ def summary(rows: dict[str, list[Row]]) -> str:
     return "\n".join(lines)
 
 
-def interval(rows: Sequence[Row], z: float = 1.96) -> tuple[float, float, float]:
+def interval(rows: Sequence[EvalRow], z: float = 1.96) -> tuple[float, float, float]:
     """Mean success in percent and its Wilson interval over all episodes."""
-    n, k = sum(row["episodes"] for row in rows), sum(row["successes"] for row in rows)
+    n, k = sum(row.episodes for row in rows), sum(row.successes for row in rows)
     centre, width = (k + z * z / 2) / (n + z * z), z / (n + z * z) * math.sqrt(k * (n - k) / n + z * z / 4)
     percent: Callable[[float], float] = lambda x: 100 * min(max(x, 0.0), 1.0)
     return percent(k / n), percent(centre - width), percent(centre + width)

@@ -17,11 +17,11 @@ INTERRUPTED = 130
 def train(args: Sequence[str]) -> None:
     """Train, evaluate, checkpoint; run the same command again: resumes."""
     from dualgoal.cli import train_flags
-    from dualgoal.runs import train as library
+    from dualgoal.runs import directory, training
 
     run, extra = train_flags.parse_train(args, lambda cls, words: parse(cls, words, "train", train.__doc__))
-    out = extra.out or train_flags.default_out(run)
-    library.train(
+    out = extra.out or directory.default_folder(run)
+    training.train(
         run, out, data_path=extra.data, workers=extra.workers, track_with=extra.track, video=extra.video,
         quiet=extra.quiet, pin=extra.pin,
     )  # fmt: skip

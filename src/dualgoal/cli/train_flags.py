@@ -68,12 +68,6 @@ def parse_train(args: Sequence[str], parse: Any) -> tuple[Run, Extra]:
     return run, Extra(**{f.name: getattr(values, f.name) for f in dataclasses.fields(Extra)})
 
 
-def default_out(run: Run) -> Path:
-    """Where a run goes that was given no --out."""
-    parts = (config.part_name("rep", run.rep), config.part_name("algo", run.algo), run.id)
-    return Path("runs") / run.task / "-".join(parts)
-
-
 def _chosen(args: Sequence[str]) -> dict[str, str]:
     """What decides the defaults: the task, which comes first, and a few flags."""
     chosen = dict(DEFAULTS)

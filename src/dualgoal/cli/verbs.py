@@ -140,13 +140,13 @@ def eval_(
         random: Act uniformly at random instead, for comparison.
         json: Print rows as JSON.
     """
-    from dualgoal.runs import evaluate
+    from dualgoal.runs import evaluation
 
-    rows = evaluate.evaluate(
+    rows = evaluation.evaluate(
         run, step=step, episodes=episodes, goal_noise=goal_noise, action_noise=action_noise, seeds=seeds or None,
         eval_seed=eval_seed, workers=workers, video=video, random=random,
     )  # fmt: skip
-    show(rows, json, evaluate.text)
+    show([row.to_json() for row in rows] if json else rows, json, evaluation.text)
 
 
 def report(runs: tuple[Path, ...], /, out: Path, data: Path | None = None) -> None:

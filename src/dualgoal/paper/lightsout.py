@@ -7,6 +7,7 @@ the data are made here, and success is measured on the device, where the puzzle 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from dualgoal.envs import lightsout_puzzle
 from dualgoal.envs.lightsout import View
 from dualgoal.envs.lightsout_puzzle import Puzzle
 from dualgoal.errors import UserError, unknown
-from dualgoal.files import Row, read_rows
-from dualgoal.runs import config, directory, policy, train
+from dualgoal.runs import config, directory, policy, training
+from dualgoal.runs.facts import Sizes
+from dualgoal.runs.rows import EvalRow
 from dualgoal.runs.worker import Job
 
 REPS = ("orig", "ideal", "dual")
@@ -125,8 +127,8 @@ def lightsout_run(
     if trajectories < 1 or length < 2:
         raise UserError(f"{trajectories} trajectories of {length} presses; expected at least 1 of at least 2")
     dataset = view_dataset(view, trajectories, length, data_seed)
-    evaluator = OnDevice(run, view, policy.agent_for(run, train.describe(run, dataset)["dataset"]))
-    return train.train(run, out, datasets=(dataset, None), evaluator=evaluator, track_with=track_with, quiet=quiet)
+    evaluator = OnDevice(run, view, policy.agent_for(run, dataclasses.asdict(Sizes.of(dataset))))
+    return training.train(run, out, datasets=(dataset, None), evaluator=evaluator, track_with=track_with, quiet=quiet)
 
 
 class OnDevice:
@@ -134,7 +136,7 @@ class OnDevice:
 
     def __init__(self, run: config.Run, view: View, agent: Agent) -> None:
         self.run, self.view, self.agent = run, view, agent
-        self._done: list[tuple[int, list[Row]]] = []
+        self._done: list[tuple[int, list[EvalRow]]] = []
         self._play = jax.jit(jax.vmap(lambda params, s, g: play(agent, view, params, s, g), in_axes=(0, None, None)))
 
     def __enter__(self) -> OnDevice:
@@ -142,6 +144,10 @@ class OnDevice:
 
     def __exit__(self, *_: object) -> None:
         self._done.clear()
+
+    @property
+    def goals(self) -> int:
+        return len(lightsout_puzzle.task_boards(self.view.puzzle)[0])
 
     @property
     def pending(self) -> list[int]:
@@ -156,25 +162,23 @@ class OnDevice:
         success, length = map(np.asarray, self._play(stacked, *lightsout_puzzle.task_boards(self.view.puzzle)))
         self._done.append((step, self._rows(step, success, length)))
 
-    def collect(self, wait: bool = False) -> list[tuple[int, list[Row]]]:
+    def collect(self, wait: bool = False) -> list[tuple[int, list[EvalRow]]]:
         done, self._done = self._done, []
         return done
 
-    def _rows(self, step: int, success: np.ndarray, length: np.ndarray) -> list[Row]:
-        """As in eval.jsonl. Puzzle and greedy policy are deterministic: all episodes of a task are the one played."""
+    def _rows(self, step: int, success: np.ndarray, length: np.ndarray) -> list[EvalRow]:
+        """As in eval.jsonl. Puzzle and greedy policy are deterministic: all episodes of a goal are the one played."""
         return [
-            {
-                "seed": seed,
-                "step": step,
-                "task": task + 1,
-                "episodes": self.run.episodes,
-                "successes": self.run.episodes * int(success[i, task]),
-                "success": float(success[i, task]),
-                "length": float(length[i, task]),
-                "goal_noise": 0.0,
-            }
+            EvalRow(
+                seed,
+                step,
+                goal + 1,
+                episodes=self.run.episodes,
+                successes=self.run.episodes * int(success[i, goal]),
+                length=float(length[i, goal]),
+            )
             for i, seed in enumerate(self.run.seeds)
-            for task in range(success.shape[1])
+            for goal in range(success.shape[1])
         ]
 
 
@@ -215,10 +219,10 @@ def all_pairs(path: str | Path, seed: int | None = None, *, batch: int = 16_384)
 def summary(path: str | Path, *, pairs: bool = False) -> str:
     """The last evaluation of each seed in words and, for small boards, the share of all pairs that it solves."""
     loaded = policy.load(path)
-    rows = [row for row in read_rows(Path(path) / "eval.jsonl") if row["step"] == loaded.step]
+    rows = [row for row in directory.evaluations(path) if row.step == loaded.step]
     lines = []
     for seed in loaded.run.seeds:
-        solved = [str(row["task"]) for row in rows if row["seed"] == seed and row["success"]]
-        text = f"seed {seed}, step {loaded.step:,}: solves tasks {', '.join(solved) or 'none'}"
+        solved = [str(row.goal) for row in rows if row.seed == seed and row.successes]
+        text = f"seed {seed}, step {loaded.step:,}: solves goals {', '.join(solved) or 'none'}"
         lines.append(text + (f"; {all_pairs(path, seed):.4%} of all pairs" if pairs else ""))
     return "\n".join(lines)

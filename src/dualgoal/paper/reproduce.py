@@ -1,6 +1,6 @@
 """A table of the paper as runs: what is finished is skipped, what is not is resumed, then the table is written.
 
-Runs lie at OUT/TASK/ALGO-REP-ID, so that two tables which need the same run find the same directory, and a run with
+Runs lie at OUT/TASK/REP-ALGO-ID, so that two tables which need the same run find the same directory, and a run with
 more seeds than asked for serves as well. Noisy goals only evaluate again: their rows go to noise.jsonl in the run.
 """
 
@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from dualgoal.errors import UserError
-from dualgoal.files import Row, read_rows, write_atomic
+from dualgoal.files import write_atomic
 from dualgoal.paper import figures, formats, row_files, tables
 from dualgoal.paper import filled as compare
 from dualgoal.paper.tables import Cell
 from dualgoal.runs import config, directory
-from dualgoal.runs.rows import LAST
+from dualgoal.runs import rows as row_reader
+from dualgoal.runs.rows import LAST, EvalRow
 
-NOISE_ROWS = "noise.jsonl"
+NOISE_ROWS = directory.NOISY_EVALUATIONS
 Train = Callable[..., Any]
 
 
@@ -70,10 +71,8 @@ def plan(
 
 
 def _job(cell: Cell, root: Path) -> Job:
-    folder = root / cell.task
-    name = f"{cell.algo}-{cell.rep}-"
-    own = folder / (name + cell.id)
-    others = [p for p in sorted(folder.glob(name + "*")) if p != own] if folder.is_dir() else []
+    own = directory.default_folder(config.from_dict(cell.config), root)
+    others = [path for path in sorted(own.parent.glob("*")) if path != own]
     for path in [own, *others]:
         if serves(path, cell):
             return Job(cell, path, "finished" if finished(path, cell) else "unfinished")
@@ -94,16 +93,16 @@ def serves(path: Path, cell: Cell) -> bool:
 
 def finished(path: Path, cell: Cell) -> bool:
     """Whether the last evaluation is there for every seed and, where asked for, the noisy ones."""
-    last = cell.config["steps"]
-    done = {row["seed"] for row in read_rows(path / "eval.jsonl") if row.get("step") == last}
-    return set(cell.seeds) <= done and not (cell.noise and _noise_missing(path, cell))
+    missing = directory.missing_evaluations(path, [cell.config["steps"]], cell.seeds)
+    return not missing and not (cell.noise and _noise_missing(path, cell))
 
 
 def _noise_missing(path: Path, cell: Cell) -> list[int]:
     """Steps whose evaluation counts and has not been repeated with noise, for some seed."""
-    clean = row_files.scores(read_rows(path / "eval.jsonl"), seeds=cell.seeds).counted()[-LAST:]
-    noisy = {(r["seed"], r["step"]) for r in read_rows(path / NOISE_ROWS) if r.get("goal_noise") == cell.noise}
-    return [step for step in clean if any((seed, step) not in noisy for seed in cell.seeds)]
+    clean = row_files.scores(directory.evaluations(path), seeds=cell.seeds).counted()[-LAST:]
+    noisy = [row for row in row_reader.read_rows(path / NOISE_ROWS) if row.goal_noise == cell.noise]
+    goals = directory.read(path).facts.goals or 0
+    return row_reader.missing(noisy, steps=clean, seeds=cell.seeds, goals=goals)
 
 
 def text(jobs: Sequence[dict[str, Any]]) -> str:
@@ -166,20 +165,20 @@ def _do(job: Job, data: str | Path | None, workers: int | None, quiet: bool, tra
 
 
 def _trainer() -> Train:
-    from dualgoal.runs.train import train
+    from dualgoal.runs.training import train
 
     return train
 
 
 def _evaluate_noisy(job: Job, workers: int | None) -> None:
     from dualgoal.files import Journal
-    from dualgoal.runs import evaluate
+    from dualgoal.runs import evaluation
 
-    journal = Journal(job.out / NOISE_ROWS)
+    journal = Journal(job.out / NOISE_ROWS, EvalRow.from_json, EvalRow.to_json)
     try:
         for step in _noise_missing(job.out, job.cell):
             noise, seeds = job.cell.noise, job.cell.seeds
-            journal.append(evaluate.evaluate(job.out, step=step, goal_noise=noise, seeds=seeds, workers=workers))
+            journal.append(evaluation.evaluate(job.out, step=step, goal_noise=noise, seeds=seeds, workers=workers))
             journal.sync()
     finally:
         journal.close()
@@ -189,7 +188,7 @@ def record(job: Job) -> row_files.Record | None:
     """The rows of a run so far as a record of its cell; None when there is no run."""
     if not serves(job.out, job.cell):
         return None
-    rows: list[Row] = [*read_rows(job.out / "eval.jsonl"), *read_rows(job.out / NOISE_ROWS)]
+    rows = [*directory.evaluations(job.out), *row_reader.read_rows(job.out / NOISE_ROWS)]
     return row_files.of_run(job.cell, directory.read_config(job.out), rows, str(job.out))
 
 

@@ -13,10 +13,9 @@ from typing import Any
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.paper import tables
-from dualgoal.runs.rows import Scores, scores
+from dualgoal.runs.rows import EvalRow, Scores, scores
 
 FORMAT = 1
-ROW_KEYS = ("seed", "step", "task", "success")
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Record:
     seeds: tuple[int, ...]
     steps: int  # configured length
     episodes: int  # evaluation episodes per task
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[EvalRow, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     source: str = ""  # the file or run directory it was read from
 
@@ -64,7 +63,7 @@ def save(record: Record, folder: Path) -> Path:
         "episodes": record.episodes,
         "settings": record.settings,
     }
-    rows = ",\n  ".join(json.dumps(row, allow_nan=False) for row in record.rows)
+    rows = ",\n  ".join(json.dumps(row.to_json(), allow_nan=False) for row in record.rows)
     text = json.dumps(head, indent=1, sort_keys=False, allow_nan=False)
     write_atomic(target, f'{text[:-2]},\n "rows": [\n  {rows}\n ]\n}}\n'.encode())
     return target
@@ -88,7 +87,10 @@ def parse(content: Any, source: str) -> Record:
         table.column(content["column"])
         if content["task"] not in table.tasks:
             raise UserError(f"{table.name} has no task {content['task']}")
-        rows, seeds = tuple(checked(content["rows"])), tuple(int(s) for s in content["seeds"])
+        rows, seeds = (
+            tuple(EvalRow.from_json(row, "a row") for row in content["rows"]),
+            tuple(int(s) for s in content["seeds"]),
+        )
         settings = dict(content.get("settings") or {})
         return Record(
             table.name,
@@ -106,23 +108,14 @@ def parse(content: Any, source: str) -> Record:
         raise UserError(f"{source}: {reason}; write it again with `dualgoal results --runs`") from error
 
 
-def checked(rows: Any) -> Iterable[dict[str, Any]]:
-    """Evaluation rows, each with its numbers in range."""
-    for row in rows:
-        numbers = [row[key] for key in ROW_KEYS]
-        if any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers) or not 0 <= row["success"] <= 1:
-            raise ValueError(f"row {row} has no seed, step, task and success between 0 and 1")
-        yield row
-
-
 def load_all(folder: Path) -> list[Record]:
     """Every row file under a folder, in the order of their names."""
     return [load(path) for path in sorted(Path(folder).glob("*/*.json"))]
 
 
-def of_run(cell: tables.Cell, settings: dict[str, Any], rows: Iterable[dict[str, Any]], source: str) -> Record:
+def of_run(cell: tables.Cell, settings: dict[str, Any], rows: Iterable[EvalRow], source: str) -> Record:
     """The record of a run that fills `cell`, restricted to the cell's seeds."""
-    kept = tuple(row for row in checked(rows) if row["seed"] in cell.seeds)
+    kept = tuple(row for row in rows if row.seed in cell.seeds)
     dataset = settings.get("dataset")
     if isinstance(dataset, dict) and isinstance(
         dataset.get("file"), str

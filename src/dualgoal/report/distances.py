@@ -116,14 +116,14 @@ def _observations(
 ) -> np.ndarray:
     """States to show: rows of the run's dataset, spread evenly in mazes; a grid where a state is only a place."""
     problem = None
-    for place in (data, policy.dataset.get("file")):
+    for place in (data, policy.facts.dataset.file):
         if place is None:
             continue
         try:
             return _from_data(place, policy, maze, count, rng)
         except UserError as error:
             problem = error
-    if maze is not None and tuple(policy.dataset["observation_shape"]) == (2,):
+    if maze is not None and policy.facts.sizes.observation_shape == (2,):
         return _grid(maze, count)
     raise problem or UserError(f"{path}: states to show come from the dataset, which is not recorded; give --data")
 
@@ -132,7 +132,7 @@ def _from_data(place: str | Path, policy: Any, maze: Any, count: int, rng: np.ra
     from dualgoal.data import dataset as datasets
 
     dataset = datasets.load(place, policy.run.task)
-    if list(dataset.observation_shape) != list(policy.dataset["observation_shape"]):
+    if dataset.observation_shape != policy.facts.sizes.observation_shape:
         raise UserError(f"{place}: observations are {dataset.observation_shape}, not the run's; give the run's --data")
     rows = np.sort(rng.choice(dataset.rows, size=min(dataset.rows, 10 * count if maze else count), replace=False))
     found = np.asarray(dataset.observations[rows])
@@ -177,7 +177,7 @@ def _maze(task: str) -> Any:
 
 
 def _pixels(policy: Any) -> bool:
-    return len(policy.dataset["observation_shape"]) == 3
+    return policy.facts.sizes.pixels
 
 
 def _rounded(values: np.ndarray, digits: int) -> list[Any]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dualgoal.runs.rows import Scores, scores
+from dualgoal.errors import UserError
+from dualgoal.runs.rows import EvalRow, Scores, scores
 
 Row = dict[str, Any]
 LARGEST = 1e15
@@ -28,7 +29,7 @@ class RunView:
     path: Path
     values: dict[str, Any] | None = None
     facts: dict[str, Any] = field(default_factory=dict)  # the rest of config.json
-    evaluations: tuple[Row, ...] = ()
+    evaluations: tuple[EvalRow, ...] = ()
     metrics: tuple[Row, ...] = ()
     videos: tuple[Path, ...] = ()
     problems: tuple[str, ...] = ()
@@ -55,8 +56,9 @@ def read(path: str | Path) -> RunView:
     content = _config(path, problems)
     if content is None:
         return RunView(path, problems=tuple(problems))
-    evaluations = [*_rows(path, "eval.jsonl", _evaluation, problems, required="no evaluation to show")]
-    evaluations += _rows(path, "noise.jsonl", _evaluation, problems)
+    found = [*_rows(path, "eval.jsonl", _evaluation, problems, required="no evaluation to show")]
+    found += _rows(path, "noise.jsonl", _evaluation, problems)
+    evaluations = [EvalRow.from_json(row, "") for row in found]
     metrics = tuple(_rows(path, "metrics.jsonl", _metric, problems, required="no losses to show"))
     problems += _foreign(path)
     facts = {key: value for key, value in content.items() if key != "run"}
@@ -119,9 +121,11 @@ def _number(value: Any) -> bool:
 
 
 def _evaluation(row: Row) -> bool:
-    whole = all(_number(row.get(key)) and row[key] == int(row[key]) for key in ("seed", "step", "task"))
-    noise = all(row.get(key) is None or _number(row[key]) for key in ("goal_noise", "action_noise"))
-    return whole and noise and _number(row.get("success")) and 0 <= row["success"] <= 1
+    try:
+        EvalRow.from_json(row, "")
+    except UserError:
+        return False
+    return True
 
 
 def _metric(row: Row) -> bool:

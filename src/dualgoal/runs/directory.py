@@ -5,33 +5,147 @@ older ones are kept as far as a damaged one or an unfinished evaluation may need
 """
 
 import json
+import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dualgoal.errors import UserError
-from dualgoal.files import Journal, locked, write_atomic
-from dualgoal.runs import checkpoint, config
+from dualgoal.files import Journal, Row, json_object, locked, usable_rows, write_atomic
+from dualgoal.runs import checkpoint, config, rows
 from dualgoal.runs.checkpoint import Arrays, Damaged, Shape
+from dualgoal.runs.config import Run
+from dualgoal.runs.facts import RunFacts
+from dualgoal.runs.rows import EvalRow
+
+CONFIG = "config.json"
+METRICS = "metrics.jsonl"
+EVALUATIONS = "eval.jsonl"
+NOISY_EVALUATIONS = "noise.jsonl"  # of the same checkpoints with noise on the goals, made after training
+TIMING = "timing.jsonl"  # apart from the metrics, which are bit-reproducible
+CHECKPOINTS = "checkpoints"
+LOCK = "lock"
 
 KEEP_LAST = 2
+
+
+def default_folder(run: Run, root: str | Path = "runs") -> Path:
+    """Where a run lies unless told otherwise: ROOT/TASK/REP-ALGO-ID."""
+    parts = (config.part_name("rep", run.rep), config.part_name("algo", run.algo), run.id)
+    # The name of a part from outside the package may hold what a file name must not.
+    return Path(root) / run.task / re.sub(r"[^\w.-]", "_", "-".join(parts))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What config.json says about a run."""
+
+    run: Run
+    facts: RunFacts
+
+
+def read(path: str | Path) -> Recorded:
+    """The configuration and the facts of a run directory, or one line that names the file and the field at fault."""
+    content = read_config(path)
+    return Recorded(config.from_dict(content["run"]), RunFacts.from_json(content, str(Path(path) / CONFIG)))
+
+
+def read_run(path: str | Path) -> Run:
+    """The configuration of a run directory alone."""
+    return config.from_dict(read_config(path)["run"])
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """config.json of a run directory as plain values, with 'run' checked to be an object."""
+    target = Path(path) / CONFIG
+    try:
+        content = json.loads(target.read_bytes())
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: not a run directory (no {CONFIG}); give the folder that --out named") from error
+    except OSError as error:
+        raise UserError(f"{target}: cannot be read ({error.strerror or error})") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{target}: not JSON; restore the file or train into a new directory") from error
+    if not isinstance(content, dict) or not isinstance(content.get("run"), dict):
+        raise UserError(f"{target}: no 'run' in it; restore the file or train into a new directory")
+    return content
+
+
+@dataclass(frozen=True)
+class Found:
+    """Whatever can be used of a run directory, and one line about each thing that cannot."""
+
+    path: Path
+    config: Mapping[str, Any]  # config.json as plain values; empty if the directory is not a run
+    run: Run | None
+    facts: RunFacts | None
+    evaluations: tuple[EvalRow, ...]
+    metrics: tuple[Row, ...]
+    problems: tuple[str, ...]
+
+
+def inspect(path: str | Path) -> Found:
+    """Look at a directory that may be damaged, half copied or no run at all; raises nothing for what is in it."""
+    path, problems = Path(path), []
+
+    def attempt(action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except UserError as problem:
+            problems.append(_shorten(path, str(problem)))
+            return None
+
+    content = attempt(lambda: read_config(path)) or {}
+    run = attempt(lambda: config.from_dict(content["run"])) if content else None
+    facts = attempt(lambda: RunFacts.from_json(content, str(path / CONFIG))) if content else None
+    found = {name: usable_rows(path / name, EvalRow.from_json) for name in (EVALUATIONS, NOISY_EVALUATIONS)}
+    metrics, problem = usable_rows(path / METRICS, metric)
+    problems += [_shorten(path, p) for p in (*(p for _, p in found.values()), problem) if p is not None]
+    evaluations = tuple(row for good, _ in found.values() for row in good)
+    return Found(path, content, run, facts, evaluations, tuple(metrics), tuple(problems))
+
+
+def _shorten(path: Path, problem: str) -> str:
+    return problem.removeprefix(f"{path}{os.sep}").removeprefix(f"{path}: ")
+
+
+def metric(value: Any, where: str) -> Row:
+    """A row of metrics.jsonl: named numbers of one seed after one step."""
+    row = json_object(value, where)
+    for name in ("step", "seed"):
+        if type(row.get(name)) is not int:
+            raise UserError(f"{where}: '{name}' is {str(row.get(name))[:40]!r}; expected a whole number")
+    return row
+
+
+def evaluations(path: str | Path) -> list[EvalRow]:
+    """The rows of a run's eval.jsonl."""
+    return rows.read_rows(Path(path) / EVALUATIONS)
+
+
+def missing_evaluations(path: str | Path, steps: Iterable[int], seeds: Iterable[int]) -> list[int]:
+    """Those of `steps` whose evaluation lacks a goal of one of `seeds`."""
+    goals = read(path).facts.goals
+    return rows.missing(evaluations(path), steps=steps, seeds=seeds, goals=goals or 0)
 
 
 class Store:
     """A run directory opened for writing. Use as a context manager: leaving it frees the lock."""
 
-    def __init__(self, path: Path, run: config.Run, facts: Mapping[str, Any], warn: Callable[[str], None] = print):
+    def __init__(self, path: Path, run: Run, facts: RunFacts, warn: Callable[[str], None] = print):
         self.path, self.run, self.warn = Path(path), run, warn
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{path}: cannot be made a folder ({error.strerror}); choose another --out") from error
-        self._lock = locked(self.path / "lock")
+        self._lock = locked(self.path / LOCK)
         try:
-            self._claim(dict(facts))
-            self.metrics = Journal(self.path / "metrics.jsonl")
-            self.evals = Journal(self.path / "eval.jsonl")
-            self.timing = Journal(self.path / "timing.jsonl")  # apart from metrics, which are bit-reproducible
+            self._claim(facts)
+            self.metrics = Journal(self.path / METRICS, metric, dict)
+            self.evals = Journal(self.path / EVALUATIONS, EvalRow.from_json, EvalRow.to_json)
+            self.timing = Journal(self.path / TIMING, json_object, dict)
         except BaseException:
             self._lock.close()
             raise
@@ -47,15 +161,15 @@ class Store:
 
     @property
     def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
+        return self.path / CHECKPOINTS
 
-    def _claim(self, facts: dict[str, Any]) -> None:
+    def _claim(self, facts: RunFacts) -> None:
         """Write config.json for a new run; for an old one, see that this is the same run on the same data."""
-        target = self.path / "config.json"
+        target = self.path / CONFIG
         if target.exists():
-            _same(self.path, self.run, facts, self.warn)
+            _require_same(self.path, self.run, facts, self.warn)
             return
-        content = {"run": config.to_dict(self.run), "id": self.run.id, **facts}
+        content = {"run": config.to_dict(self.run), "id": self.run.id, **facts.to_json()}
         write_atomic(target, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
 
     def save(self, step: int, arrays: Arrays, keep: Iterable[int] = ()) -> None:
@@ -82,9 +196,9 @@ class Store:
         return None
 
     def rewind(self, step: int, incomplete: Collection[int] = ()) -> None:
-        """Cut the record back to what was true after `step`, without the evaluations that are `incomplete`."""
+        """Cut the record back to what was true after `step`, without the `incomplete` evaluations."""
         self.metrics.keep(lambda row: row["step"] <= step)
-        self.evals.keep(lambda row: row["step"] <= step and row["step"] not in incomplete)
+        self.evals.keep(lambda row: row.step <= step and row.step not in incomplete)
         for later in [s for s in steps(self.path) if s > step]:
             self._remove(later)
 
@@ -107,7 +221,7 @@ class Store:
 
 def checkpoint_path(path: Path, step: int) -> Path:
     """Where the arrays of `step` are; padded so that names sort as numbers do."""
-    return Path(path) / "checkpoints" / f"step-{step:09d}.safetensors"
+    return Path(path) / CHECKPOINTS / f"step-{step:09d}.safetensors"
 
 
 def steps(path: Path) -> list[int]:
@@ -116,27 +230,8 @@ def steps(path: Path) -> list[int]:
 
 
 def _numbers(path: Path, ending: str) -> list[int]:
-    names = [p.stem.removeprefix("step-") for p in (Path(path) / "checkpoints").glob(f"step-*{ending}")]
+    names = [p.stem.removeprefix("step-") for p in (Path(path) / CHECKPOINTS).glob(f"step-*{ending}")]
     return sorted(int(n) for n in names if n.isdigit())
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """config.json of a run directory as plain values, with 'run' checked to be an object."""
-    target = Path(path) / "config.json"
-    if not target.is_file():
-        raise UserError(f"{path}: not a run directory (no config.json); give the folder that --out named")
-    try:
-        content = json.loads(target.read_bytes())
-    except ValueError as error:
-        raise UserError(f"{target}: not JSON; restore the file or train into a new directory") from error
-    if not isinstance(content, dict) or not isinstance(content.get("run"), dict):
-        raise UserError(f"{target}: no 'run' in it; restore the file or train into a new directory")
-    return content
-
-
-def read_run(path: Path) -> config.Run:
-    """The `Run` of a run directory."""
-    return config.from_dict(read_config(path)["run"])
 
 
 def choose_step(path: Path, step: int | None = None) -> int:
@@ -154,7 +249,7 @@ def choose_step(path: Path, step: int | None = None) -> int:
     raise UserError(f"{path}: {problem}")
 
 
-def choose_seeds(path: Path, run: config.Run, seeds: Sequence[int] | None = None) -> tuple[int, ...]:
+def choose_seeds(path: Path, run: Run, seeds: Sequence[int] | None = None) -> tuple[int, ...]:
     """`seeds` if the run has them; without any, all of the run's."""
     for seed in seeds or ():
         if seed not in run.seeds:
@@ -162,16 +257,23 @@ def choose_seeds(path: Path, run: config.Run, seeds: Sequence[int] | None = None
     return tuple(seeds or run.seeds)
 
 
-def _same(path: Path, run: config.Run, facts: Mapping[str, Any], warn: Callable[[str], None]) -> None:
-    before = read_config(path)
-    if changed := config.differences(config.from_dict(before["run"]), run):
+def _require_same(path: Path, run: Run, facts: RunFacts, warn: Callable[[str], None]) -> None:
+    before = read(path)
+    if changed := config.differences(before.run, run):
         raise UserError(f"{path}: holds a run with another configuration ({'; '.join(changed)}); choose another --out")
-    old, new = (f.get("dataset", {}).get("sha256") for f in (before, facts))
+    old, new = before.facts.dataset.sha256, facts.dataset.sha256
     if old != new:
         raise UserError(f"{path}: trained on other data (SHA-256 {old}, now {new}); give that --data or another --out")
-    watched = {"versions": ("jax", "jaxlib", "mujoco"), "hardware": ("device", "devices", "threads", "precision")}
-    for group, names in watched.items():
-        for name in names:
-            was, now = (f.get(group, {}).get(name) for f in (before, facts))
-            if was not in (None, now):
-                warn(f"{path}: {name} was {was} and is {now}; the run goes on but not bit for bit")
+    for name, was, now in _may_change_bits(before.facts, facts):
+        if was != now:
+            warn(
+                f"{path}: {name} was {was} and is now {now}; "
+                "training continues, but results will not be bit-identical to an uninterrupted run"
+            )
+
+
+def _may_change_bits(before: RunFacts, now: RunFacts) -> Iterable[tuple[str, Any, Any]]:
+    for name in ("jax", "jaxlib", "mujoco"):
+        yield name, before.versions.get(name), now.versions.get(name)
+    for name in ("device", "devices", "threads", "precision"):
+        yield name, getattr(before.hardware, name), getattr(now.hardware, name)

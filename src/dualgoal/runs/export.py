@@ -41,13 +41,13 @@ def flatten(loaded: policy.Policy) -> tuple[Arrays, dict[str, Any]]:
         raise UserError("this run trained a representation alone; export a run that has an algorithm")
     goal, goal_kind = _goal(loaded.run.rep, loaded.params.rep)
     actor, actor_kind = _actor(loaded.run.algo, loaded.params.algo)
-    if loaded.dataset["discrete"] and actor_kind["kind"] == "gaussian":
+    if loaded.facts.sizes.discrete and actor_kind["kind"] == "gaussian":
         actor_kind["kind"] = "categorical"
     encoders = {f"encoders/{name}": leaf for name, leaf in trees.to_host(loaded.params.encoders).items()}
     run = config.to_dict(loaded.run)
     about = {
-        "observation_shape": list(loaded.dataset["observation_shape"]),
-        "action_dim": loaded.dataset["action_dim"],
+        "observation_shape": list(loaded.facts.sizes.observation_shape),
+        "action_dim": loaded.facts.sizes.action_dim,
         "seed": loaded.seed,
         "rep": run["rep"],
         "algo": run["algo"],

@@ -4,6 +4,7 @@ NumPy in, NumPy out, one row or many, no environment needed. Loading executes no
 configuration is JSON, the arrays are checked against the shapes it implies before they are read.
 """
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from dualgoal.agent import Agent
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
 from dualgoal.runs import checkpoint, config, directory, trees
+from dualgoal.runs.facts import RunFacts
 from dualgoal.runs.worker import Episode, episodes
 
 FILM_SHADOW = 512  # size of the shadow map when nobody learns from the picture; MuJoCo's 4096 takes most of its time
@@ -45,16 +47,13 @@ def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
 def load(path: str | Path, seed: int | None = None, step: int | None = None, verify: bool = True) -> "Policy":
     """The policy of one seed of a run directory, at `step` (default: the newest checkpoint that is intact)."""
     path = Path(path)
-    facts = directory.read_config(path)
-    run = config.from_dict(facts["run"])
+    recorded = directory.read(path)
+    run, facts = recorded.run, recorded.facts
     (seed,) = directory.choose_seeds(path, run, None if seed is None else (seed,))[:1]
     step = directory.choose_step(path, step) if verify or step is None else step
-    dataset = facts.get("dataset") or {}
-    if not {"observation_shape", "action_dim", "discrete"} <= set(dataset):
-        raise UserError(f"{path}/config.json: 'dataset' lacks the sizes of observations and actions; restore the file")
-    agent = agent_for(run, dataset)
+    agent = agent_for(run, dataclasses.asdict(facts.sizes))
     params = read_params(directory.checkpoint_path(path, step), agent, run.seeds.index(seed), len(run.seeds))
-    return Policy(agent, params, run, dataset, seed=seed, step=step)
+    return Policy(agent, params, run, facts, seed=seed, step=step)
 
 
 @functools.lru_cache(maxsize=8)
@@ -76,10 +75,8 @@ def read_params(file: Path, agent: Agent, index: int, seeds: int) -> Any:
 class Policy:
     """A trained agent of one seed."""
 
-    def __init__(
-        self, agent: Agent, params: Any, run: config.Run, dataset: Mapping[str, Any], seed: int = 0, step: int = 0
-    ):
-        self.agent, self.run, self.dataset, self.seed, self.step = agent, run, dict(dataset), seed, step
+    def __init__(self, agent: Agent, params: Any, run: config.Run, facts: RunFacts, seed: int = 0, step: int = 0):
+        self.agent, self.run, self.facts, self.seed, self.step = agent, run, facts, seed, step
         self.params = jax.tree.map(jax.numpy.asarray, params)
         self._draws = 0
         self._act = jax.jit(self._act_rows, static_argnums=5)
@@ -108,18 +105,18 @@ class Policy:
         out = self._padded(self._distance, obs, goal, ids, np.uint32(self._next(None)))
         return out[0] if one else out
 
-    def rollout(self, env: Any = None, task: int = 1, seed: int = 0) -> Episode:
-        """One episode in `env` (a `dualgoal.envs` environment; default: the run's) towards evaluation task `task`."""
+    def rollout(self, env: Any = None, goal: int = 1, seed: int = 0) -> Episode:
+        """One episode in `env` (a `dualgoal.envs` environment; default: the run's) to evaluation goal number `goal`."""
         if env is None:
             env = self.make_env()
-        return episodes([env], self.act_block, task, first=seed, count=1)[0]
+        return episodes([env], self.act_block, goal, first=seed, count=1)[0]
 
     def make_env(self) -> Any:
         """The run's environment, rendered as its dataset was; one without pictures, as quickly as films need."""
         from dualgoal.envs import registry
 
-        quick = None if len(self.dataset["observation_shape"]) == 3 else FILM_SHADOW
-        return registry.make(self.run.task, shadow_size=self.dataset.get("shadow_size") or quick)
+        quick = None if self.facts.sizes.pixels else FILM_SHADOW
+        return registry.make(self.run.task, shadow_size=self.facts.dataset.shadow_size or quick)
 
     def act_block(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
         """Actions of several episodes in lockstep; what is random depends on an episode's id and its step only."""
@@ -147,7 +144,7 @@ class Policy:
 
     def _rows(self, obs: Any, goal: Any) -> tuple[np.ndarray, np.ndarray, bool]:
         """Both as rows; a single goal serves all observations and the other way round."""
-        shape = tuple(self.dataset["observation_shape"])
+        shape = self.facts.sizes.observation_shape
         obs, goal = np.asarray(obs), np.asarray(goal)
         for name, value in (("observation", obs), ("goal", goal)):
             if value.shape != shape and value.shape[1:] != shape:
@@ -161,7 +158,7 @@ class Policy:
         return obs, goal, one
 
     def _cast(self, value: np.ndarray) -> np.ndarray:
-        return value.astype(np.uint8 if len(self.dataset["observation_shape"]) == 3 else np.float32)
+        return value.astype(np.uint8 if self.facts.sizes.pixels else np.float32)
 
     def _padded(self, function: Any, *args: Any) -> np.ndarray:
         """Call with the rows filled up to a power of two, so that few sizes are ever compiled."""

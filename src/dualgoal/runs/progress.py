@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from dualgoal.files import Row
+from dualgoal.runs.rows import EvalRow, success_by_seed
 
 
 class Display(Protocol):
@@ -17,16 +17,9 @@ class Display(Protocol):
 
     def losses(self, step: int, values: Mapping[str, Any]) -> None: ...
 
-    def evaluation(self, step: int, rows: list[Row]) -> None: ...
+    def evaluation(self, step: int, rows: list[EvalRow]) -> None: ...
 
     def close(self) -> None: ...
-
-
-def success_by_seed(rows: list[Row]) -> dict[int, float]:
-    """Mean success over tasks in percent, by seed."""
-    seeds = dict.fromkeys(row["seed"] for row in rows)
-    mean = lambda values: 100 * sum(values) / len(values)
-    return {seed: mean([row["success"] for row in rows if row["seed"] == seed]) for seed in seeds}
 
 
 def clock(seconds: float) -> str:
@@ -65,7 +58,7 @@ class Quiet:
 
     def losses(self, step: int, values: Mapping[str, Any]) -> None: ...
 
-    def evaluation(self, step: int, rows: list[Row]) -> None: ...
+    def evaluation(self, step: int, rows: list[EvalRow]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -88,7 +81,7 @@ class Lines:
 
     def losses(self, step: int, values: Mapping[str, Any]) -> None: ...
 
-    def evaluation(self, step: int, rows: list[Row]) -> None:
+    def evaluation(self, step: int, rows: list[EvalRow]) -> None:
         scores = "  ".join(f"seed {seed}: {score:.0f} %" for seed, score in success_by_seed(rows).items())
         self.say(f"step {step:,} success  {scores}")
 
@@ -135,7 +128,7 @@ class Live:
         self._losses = {k: float(v[0]) for k, v in values.items() if k.endswith("/loss")}
         self._redraw()
 
-    def evaluation(self, step: int, rows: list[Row]) -> None:
+    def evaluation(self, step: int, rows: list[EvalRow]) -> None:
         self._scores = {seed: f"{score:.0f} % at {step:,}" for seed, score in success_by_seed(rows).items()}
         self._redraw()
 

@@ -8,10 +8,12 @@ step 1 never counts, nor does one that lacks a goal: it was interrupted.
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dualgoal import files
 from dualgoal.errors import UserError
 
 LAST = 3
@@ -66,6 +68,38 @@ def _number(values: Mapping[str, Any], name: str, where: str, kind: type) -> Any
     return kind(value)
 
 
+def read_rows(path: Path) -> list[EvalRow]:
+    """The rows of an evaluation file such as eval.jsonl; a damaged file is an error, a missing one has none."""
+    return files.read_rows(path, EvalRow.from_json)
+
+
+def usable_rows(path: Path) -> tuple[list[EvalRow], str | None]:
+    """The rows that can be used, and one line about those that cannot: `read_rows` for damaged files."""
+    return files.usable_rows(path, EvalRow.from_json)
+
+
+def complete(rows: Iterable[EvalRow], goals: int) -> set[tuple[int, int]]:
+    """The (seed, step) of every complete evaluation: one with a row for each evaluation goal from 1 to `goals`."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for row in rows:
+        found.setdefault((row.seed, row.step), set()).add(row.goal)
+    return {evaluation for evaluation, there in found.items() if there.issuperset(range(1, goals + 1))}
+
+
+def missing(rows: Iterable[EvalRow], *, steps: Iterable[int], seeds: Iterable[int], goals: int) -> list[int]:
+    """Those of `steps` whose evaluation is not complete for every one of `seeds`."""
+    there, seeds = complete(rows, goals), list(seeds)
+    return [step for step in steps if any((seed, step) not in there for seed in seeds)]
+
+
+def success_by_seed(rows: Iterable[EvalRow]) -> dict[int, float]:
+    """Mean success over goals in percent, by seed."""
+    rates: dict[int, list[float]] = {}
+    for row in rows:
+        rates.setdefault(row.seed, []).append(100 * row.success)
+    return {seed: sum(found) / len(found) for seed, found in rates.items()}
+
+
 @dataclass(frozen=True)
 class Scores:
     """Success in percent by (seed, step, task); NaN where that evaluation does not exist."""
@@ -103,7 +137,7 @@ class Scores:
 
 
 def scores(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[EvalRow],
     *,
     goal_noise: float = 0.0,
     seeds: Collection[int] | None = None,
@@ -115,12 +149,11 @@ def scores(
     """
     cells: dict[tuple[int, int, int], float] = {}
     for row in rows:
-        seed, step, task = int(row["seed"]), int(row["step"]), int(row["task"])
-        plain = float(row.get("goal_noise") or 0.0) == goal_noise and not row.get("action_noise")
-        if plain and step > 1 and (seeds is None or seed in seeds) and (until is None or step <= until):
-            cells[seed, step, task] = 100.0 * float(row["success"])
+        plain = row.goal_noise == goal_noise and not row.action_noise
+        if plain and row.step > 1 and (seeds is None or row.seed in seeds) and (until is None or row.step <= until):
+            cells[row.seed, row.step, row.goal] = 100.0 * row.success
     axes = [tuple(sorted({key[axis] for key in cells})) for axis in range(3)]
     success = np.full([len(a) for a in axes], np.nan)
-    for (seed, step, task), value in cells.items():
-        success[axes[0].index(seed), axes[1].index(step), axes[2].index(task)] = value
+    for (seed, step, goal), value in cells.items():
+        success[axes[0].index(seed), axes[1].index(step), axes[2].index(goal)] = value
     return Scores(axes[0], axes[1], axes[2], success)

@@ -1,6 +1,6 @@
 """Episodes in lockstep, and the worker process that runs them (section 7 of the method).
 
-Everything random in an episode comes from (evaluation seed, task, episode): the same for every training seed and for
+Everything random in an episode comes from (evaluation seed, goal, episode): the same for every training seed and for
 any number of workers. Episodes are always grouped in the same blocks of rows, because the rounding of a matrix product
 may depend on its shape; so a checkpoint has one score, not one per machine layout.
 """
@@ -38,12 +38,12 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A block of episodes of one task for one seed of one checkpoint."""
+    """A block of episodes towards one evaluation goal for one seed of one checkpoint."""
 
     run: str
     step: int
     seed: int
-    task: int
+    goal: int
     first: int
     count: int
     goal_noise: float = 0.0
@@ -56,7 +56,7 @@ class Job:
 def episodes(
     envs: Sequence[Any],
     act: Act,
-    task: int,
+    goal: int,
     first: int,
     count: int,
     *,
@@ -65,11 +65,12 @@ def episodes(
     eval_seed: int = 0,
     film: list[np.ndarray] | None = None,
 ) -> list[Episode]:
-    """Run episodes `first`, `first + 1`, ... of a task, one per environment; `film` collects pictures of the first."""
+    """Run episodes `first`, `first + 1`, ... to evaluation goal number `goal`, one per environment; `film` collects
+    pictures of the first."""
     numbers = range(first, first + count)
-    rngs = [np.random.default_rng([eval_seed, task, number]) for number in numbers]
+    rngs = [np.random.default_rng([eval_seed, goal, number]) for number in numbers]
     starts = [
-        env.reset(int(rng.integers(2**31)), task, **({"render_goal": True} if film is not None else {}))
+        env.reset(int(rng.integers(2**31)), goal, **({"render_goal": True} if film is not None else {}))
         for env, rng in zip(envs, rngs, strict=False)
     ]
     shape = starts[0][0].shape
@@ -134,7 +135,7 @@ class Player:
             else:
                 self._policy = loaded
             self._key = (job.run, job.step, job.seed)
-        task = (self._policy.run.task, self._policy.dataset.get("shadow_size"))
+        task = (self._policy.run.task, self._policy.facts.dataset.shadow_size)
         if self._task != task:
             self._envs, self._task = [], task
         film: list[np.ndarray] | None = [] if job.video else None
@@ -144,7 +145,7 @@ class Player:
         played = episodes(
             self._envs[:wanted],
             self._random if job.random else self._policy.act_block,
-            job.task,
+            job.goal,
             job.first,
             job.count,
             goal_noise=job.goal_noise,
@@ -158,7 +159,7 @@ class Player:
 
     def _random(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
         rngs = [np.random.default_rng([int(number), step]) for number in ids]
-        return np.stack([rng.uniform(-1, 1, self._policy.dataset["action_dim"]) for rng in rngs])
+        return np.stack([rng.uniform(-1, 1, self._policy.facts.sizes.action_dim) for rng in rngs])
 
 
 def _write_video(path: Path, frames: list[np.ndarray]) -> None:

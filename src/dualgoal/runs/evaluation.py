@@ -21,12 +21,11 @@ from typing import Any
 from dualgoal import machine
 from dualgoal.envs.versions import Mismatch, mismatches
 from dualgoal.errors import UserError
-from dualgoal.files import Row
 from dualgoal.runs import directory
 from dualgoal.runs import worker as rollout
+from dualgoal.runs.rows import EvalRow
 from dualgoal.runs.worker import BLOCK, Episode, Job
 
-NUM_TASKS = 5  # every OGBench environment has five
 _ATTEMPTS = 3
 
 
@@ -43,46 +42,56 @@ class Evaluation:
     def done(self) -> bool:
         return self.problem is not None or len(self.answers) == len(self.jobs)
 
-    def rows(self) -> list[Row]:
-        """One row per seed and task, as in eval.jsonl."""
+    def rows(self) -> list[EvalRow]:
+        """One row per seed and goal, as in eval.jsonl."""
         if self.problem is not None:
             raise self.problem
         together: dict[tuple[int, int], list[Episode]] = {}
         for job in self.jobs:
             if job.video is None:
-                together.setdefault((job.seed, job.task), []).extend(self.answers[job])
-        noise: Row = {"goal_noise": self.jobs[0].goal_noise}
-        if self.jobs[0].action_noise:
-            noise["action_noise"] = self.jobs[0].action_noise
-        return [_row(seed, self.step, task, played) | noise for (seed, task), played in together.items()]
+                together.setdefault((job.seed, job.goal), []).extend(self.answers[job])
+        goal_noise, action_noise = self.jobs[0].goal_noise, self.jobs[0].action_noise
+        return [
+            EvalRow(
+                seed,
+                self.step,
+                goal,
+                episodes=len(played),
+                successes=sum(e.success for e in played),
+                length=sum(e.length for e in played) / len(played),
+                goal_noise=goal_noise,
+                action_noise=action_noise,
+            )
+            for (seed, goal), played in together.items()
+        ]
 
 
-def _row(seed: int, step: int, task: int, played: Sequence[Episode]) -> Row:
-    successes = sum(e.success for e in played)
-    return {
-        "seed": seed,
-        "step": step,
-        "task": task,
-        "episodes": len(played),
-        "successes": successes,
-        "success": successes / len(played),
-        "length": sum(e.length for e in played) / len(played),
-    }
-
-
-def jobs_for(path: Path, step: int, seeds: Iterable[int], count: int, video: bool = False, **options: Any) -> list[Job]:
-    """The blocks of one evaluation, and a film per task of the first seed if wanted."""
-    seeds = list(seeds)
+def jobs_for(
+    path: Path, step: int, seeds: Iterable[int], goals: int, count: int, video: bool = False, **options: Any
+) -> list[Job]:
+    """The blocks of one evaluation, and a film per goal of the first seed if wanted."""
+    seeds, numbers = list(seeds), range(1, goals + 1)
     blocks = [(first, min(BLOCK, count - first)) for first in range(0, count, BLOCK)]
     run = str(Path(path).resolve())
-    plain = [Job(run, step, s, t, f, n, **options) for s in seeds for t in range(1, NUM_TASKS + 1) for f, n in blocks]
+    plain = [Job(run, step, s, g, first, n, **options) for s in seeds for g in numbers for first, n in blocks]
     if not video:
         return plain
     film = Path(run) / "videos"
-    names = {t: str(film / f"step-{step:09d}-seed-{seeds[0]}-task-{t}.mp4") for t in range(1, NUM_TASKS + 1)}
+    names = {g: str(film / f"step-{step:09d}-seed-{seeds[0]}-goal-{g}.mp4") for g in numbers}
     return plain + [
-        Job(run, step, seeds[0], t, rollout.VIDEO_EPISODE, 1, video=name, **options) for t, name in names.items()
+        Job(run, step, seeds[0], g, rollout.VIDEO_EPISODE, 1, video=name, **options) for g, name in names.items()
     ]
+
+
+def count_goals(task: str) -> int:
+    """How many evaluation goals the environment of a task has."""
+    from dualgoal.envs import registry
+
+    env = registry.make(task)
+    try:
+        return env.num_tasks
+    finally:
+        env.close()
 
 
 class Pool:
@@ -120,7 +129,7 @@ class Pool:
         for job in jobs:
             self._queue.put((evaluation, job))
 
-    def collect(self, wait: bool = False) -> list[tuple[int, list[Row]]]:
+    def collect(self, wait: bool = False) -> list[tuple[int, list[EvalRow]]]:
         """(step, rows) of the evaluations that are finished, oldest first; with `wait`, of all."""
         finished = []
         while self._waiting:
@@ -174,7 +183,7 @@ class _Worker:
             if answer is not None:
                 break
         else:
-            raise UserError(f"evaluation of task {job.task}: the worker died {_ATTEMPTS} times; {self._last_words()}")
+            raise UserError(f"evaluation of goal {job.goal}: the worker died {_ATTEMPTS} times; {self._last_words()}")
         if "problem" in answer:
             raise UserError(answer["problem"])
         if "crash" in answer:
@@ -239,15 +248,15 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **one, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
 
 
-def text(rows: Sequence[Row]) -> str:
-    """Rows for people: success in percent, a line per seed and a column per task."""
-    tasks = sorted({row["task"] for row in rows})
-    cell = {(row["seed"], row["task"]): 100 * row["success"] for row in rows}
-    lines = [" seed " + "".join(f"  task {t}" for t in tasks) + "    mean"]
-    for seed in dict.fromkeys(row["seed"] for row in rows):
-        values = [cell[seed, t] for t in tasks]
+def text(rows: Sequence[EvalRow]) -> str:
+    """Rows for people: success in percent, a line per seed and a column per goal."""
+    goals = sorted({row.goal for row in rows})
+    cell = {(row.seed, row.goal): 100 * row.success for row in rows}
+    lines = [" seed " + "".join(f"  goal {g}" for g in goals) + "    mean"]
+    for seed in dict.fromkeys(row.seed for row in rows):
+        values = [cell[seed, g] for g in goals]
         lines.append(f"{seed:>5} " + "".join(f"{v:>8.1f}" for v in [*values, sum(values) / len(values)]))
-    return "\n".join([f"step {rows[0]['step']:,}, {rows[0]['episodes']} episodes per task, success in %", *lines])
+    return "\n".join([f"step {rows[0].step:,}, {rows[0].episodes} episodes per goal, success in %", *lines])
 
 
 def evaluate(
@@ -262,16 +271,17 @@ def evaluate(
     workers: int | None = None,
     video: bool = False,
     random: bool = False,
-) -> list[Row]:
+) -> list[EvalRow]:
     """Evaluate a checkpoint of a run (default: the newest) and return rows like eval.jsonl's.
 
     `random` acts uniformly at random instead: what a score has to be compared with.
     """
     path = Path(path)
-    run = directory.read_run(path)
+    recorded = directory.read(path)
+    run, facts = recorded.run, recorded.facts
     if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
-    for line in mismatches(directory.read_config(path).get("dataset") or {}):
+    for line in mismatches({"versions": facts.dataset.versions}):
         warnings.warn(f"{path}: dataset {line}", Mismatch, stacklevel=2)
     step, seeds = directory.choose_step(path, step), directory.choose_seeds(path, run, seeds)
     count = run.episodes if episodes is None else episodes
@@ -283,7 +293,7 @@ def evaluate(
         "eval_seed": eval_seed,
         "random": random,
     }
-    jobs = jobs_for(path, step, seeds, count, video, **options)
+    jobs = jobs_for(path, step, seeds, facts.goals or count_goals(run.task), count, video, **options)
     with Pool(min(workers or machine.cores(), len(jobs))) as pool:
         pool.submit(step, jobs)
         return pool.collect(wait=True)[0][1]

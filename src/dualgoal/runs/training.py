@@ -5,6 +5,7 @@ a run that was killed and continued leaves the same record as one that was not. 
 checkpoints; one that was not finished when the run stopped is done again from its checkpoint.
 """
 
+import dataclasses
 import signal
 import threading
 import time
@@ -24,9 +25,10 @@ from dualgoal.data import dataset
 from dualgoal.errors import UserError
 from dualgoal.files import Row, cache_folder
 from dualgoal.loop import TrainingLoop, first_broken
-from dualgoal.runs import checkpoint, config, directory, evaluate, policy, progress, trees, worker
+from dualgoal.runs import checkpoint, config, directory, evaluation, policy, progress, rows, trees, worker
 from dualgoal.runs import trackers as track
-from dualgoal.runs.evaluate import NUM_TASKS
+from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
+from dualgoal.runs.rows import EvalRow
 from dualgoal.sampler import to_device
 
 CHUNK_SECONDS = 0.5  # between looks at signals, evaluations and the clock
@@ -65,39 +67,45 @@ def train(
     warn: Say = progress.Quiet().say if quiet else lambda text: print(text, flush=True)
     say: Say = (lambda text: None) if quiet else warn
     training, validation = datasets or load_data(run.task, data_path, say)
-    facts = describe(run, training)
-    agent = policy.agent_for(run, facts["dataset"])
+    goals = evaluator.goals if evaluator else evaluation.count_goals(run.task) if run.eval_steps else None
+    facts = describe(run, training, goals)
+    agent = policy.agent_for(run, dataclasses.asdict(facts.sizes))
     with ExitStack() as stack:
         record = stack.enter_context(directory.Store(out, run, facts, warn=warn))
         program = TrainingLoop(agent, run.seeds)
-        step, state = _restore(record, program, run)
-        missing = _missing(record, run, step)
+        step, state = _restore(record, program, run, goals)
+        missing = _missing(record, run, facts.goals, step)
         if step == run.steps and not missing:
             say(f"{out}: complete ({run.steps:,} steps)")
             return out
         say(f"{out}: {f'going on from step {step:,}' if step else 'a new run'}, id {run.id}")
-        workers = workers or _default_workers(facts["hardware"]["platform"], worker_cpus)
-        pool = stack.enter_context(evaluator or evaluate.Pool(workers, worker_cpus))
+        workers = workers or _default_workers(facts.hardware.platform, worker_cpus)
+        pool: Any = stack.enter_context(evaluator or evaluation.Pool(workers, worker_cpus))
         trackers = track.open_trackers(tuple(track_with), out, run, step)
         for tracker in trackers:
             stack.callback(tracker.close)
         title = f"{run.task}  {config.part_name('rep', run.rep)} + {config.part_name('algo', run.algo)}"
         display = progress.display(title, step, run.steps, quiet)
         stack.callback(display.close)
-        session = Session(run, record, program, pool, display, trackers, video)
+        session = Session(run, record, program, pool, display, trackers, facts.goals, video)
         session.go(state, step, program.place_data(to_device(training)), validation, missing)
     return out
 
 
 class Evaluator(Protocol):
-    """Scores checkpoints while the run goes on; `evaluate.Pool` is one."""
+    """Scores checkpoints while the run goes on; `evaluation.Pool` is one."""
+
+    @property
+    def goals(self) -> int:
+        """Number of evaluation goals."""
+        ...
 
     @property
     def pending(self) -> list[int]: ...
 
     def submit(self, step: int, jobs: list[worker.Job]) -> None: ...
 
-    def collect(self, wait: bool = False) -> list[tuple[int, list[Row]]]: ...
+    def collect(self, wait: bool = False) -> list[tuple[int, list[EvalRow]]]: ...
 
     def __enter__(self) -> "Evaluator": ...
 
@@ -115,10 +123,11 @@ class Session:
         pool: "Evaluator",
         display: progress.Display,
         trackers: list[track.Tracker],
+        goals: int | None,
         video: bool = False,
     ):
         self.run, self.record, self.program, self.pool = run, record, program, pool
-        self.display, self.trackers, self.video = display, trackers, video
+        self.display, self.trackers, self.goals, self.video = display, trackers, goals, video
         self.stops = sorted({*run.eval_steps, *_multiples(run.save_every, run), *_multiples(run.log_every, run)})
         self.saves = {*run.eval_steps, *_multiples(run.save_every, run)}
         self.logs = set(_multiples(run.log_every, run))
@@ -165,14 +174,14 @@ class Session:
 
     def _log(self, step: int, split: str, values: dict[str, np.ndarray]) -> None:
         names = sorted(values)
-        rows: list[Row] = [
+        logged: list[Row] = [
             {"step": step, "seed": seed, "split": split, **{n: float(values[n][i]) for n in names}}
             for i, seed in enumerate(self.run.seeds)
         ]
-        self.record.metrics.append(rows)
+        self.record.metrics.append(logged)
         if split == "train":
             self.display.losses(step, values)
-        for row in rows:
+        for row in logged:
             self._track(step, {f"{split}/{n}/seed-{row['seed']}": row[n] for n in names})
 
     def _save(self, step: int, state: State) -> None:
@@ -181,15 +190,16 @@ class Session:
 
     def _submit(self, step: int) -> None:
         noise = {"goal_noise": self.run.goal_noise, "action_noise": self.run.action_noise}
-        jobs = evaluate.jobs_for(self.record.path, step, self.run.seeds, self.run.episodes, self.video, **noise)
+        goals, count = self.goals or 0, self.run.episodes
+        jobs = evaluation.jobs_for(self.record.path, step, self.run.seeds, goals, count, self.video, **noise)
         self.pool.submit(step, jobs)
 
     def _collect(self) -> None:
-        for step, rows in self.pool.collect():
-            self.record.evals.append(rows)
+        for step, found in self.pool.collect():
+            self.record.evals.append(found)
             self.record.evals.sync()
-            self.display.evaluation(step, rows)
-            for seed, score in progress.success_by_seed(rows).items():
+            self.display.evaluation(step, found)
+            for seed, score in rows.success_by_seed(found).items():
                 self._track(step, {f"eval/success/seed-{seed}": score / 100})
 
     def _track(self, step: int, values: dict[str, float]) -> None:
@@ -244,26 +254,26 @@ def _multiples(every: int, run: config.Run) -> list[int]:
     return [*range(every, run.steps, every), run.steps]
 
 
-def _restore(record: directory.Store, program: TrainingLoop, run: config.Run) -> tuple[int, State]:
+def _restore(record: directory.Store, program: TrainingLoop, run: config.Run, goals: int | None) -> tuple[int, State]:
     """The newest state from which everything that follows can be done, with the record cut back to it."""
     shapes = trees.shapes(program.template)
     found = record.newest(shapes)
     while found is not None:
-        lost = [s for s in _missing(record, run, found[0]) if not _intact(record, s)]
+        lost = [s for s in _missing(record, run, goals, found[0]) if not _intact(record, s)]
         if not lost:
             break
         found = record.newest(shapes, before=lost[0])
     step = found[0] if found else 0
-    record.rewind(step, set(_missing(record, run, step)))
+    record.rewind(step, set(_missing(record, run, goals, step)))
     if found is not None:
         return step, program.place(trees.fill(program.template, found[1]))
     return 0, start_from(run.frozen_rep, program, run) if run.frozen_rep else program.init()
 
 
-def _missing(record: directory.Store, run: config.Run, step: int) -> list[int]:
-    """Evaluations up to `step` whose rows are not all there."""
-    rows = [row["step"] for row in record.evals.rows()]
-    return [s for s in run.eval_steps if s <= step and rows.count(s) != len(run.seeds) * NUM_TASKS]
+def _missing(record: directory.Store, run: config.Run, goals: int | None, step: int) -> list[int]:
+    """Evaluations up to `step` that are not complete."""
+    due = [s for s in run.eval_steps if s <= step]
+    return rows.missing(record.evals.rows(), steps=due, seeds=run.seeds, goals=goals or 0)
 
 
 def _intact(record: directory.Store, step: int) -> bool:
@@ -325,21 +335,18 @@ def find_data(task: str, say: Say) -> Path:
         return collect.generate_dataset(task, known.episodes, folders[1]).parent
 
 
-def describe(run: config.Run, training: dataset.Dataset) -> dict[str, Any]:
-    """What goes into config.json beside the configuration."""
-    sizes = {
-        "observation_shape": list(training.observation_shape),
-        "action_dim": training.action_dim,
-        "discrete": training.discrete,
-        "rows": training.rows,
-        "episodes": training.episodes,
-    }
-    hardware = machine.hardware() | {"precision": machine.arithmetic(run.precision, training.observation_shape)}
-    facts: dict[str, Any] = {"versions": machine.versions(), "git": machine.commit(), "hardware": hardware}
-    facts["dataset"] = {**training.provenance, **sizes}
-    if run.frozen_rep:
-        facts["frozen_rep"] = {"path": run.frozen_rep, "id": directory.read_config(Path(run.frozen_rep)).get("id")}
-    return facts
+def describe(run: config.Run, training: dataset.Dataset, goals: int | None = None) -> RunFacts:
+    """What goes into config.json besides the configuration; `goals` is the number of evaluation goals."""
+    source = run.frozen_rep and FrozenRep(run.frozen_rep, directory.read_run(run.frozen_rep).id)
+    return RunFacts(
+        sizes=Sizes.of(training),
+        dataset=DataFacts.of(training),
+        versions=machine.versions(),
+        hardware=machine.Hardware.here(machine.arithmetic(run.precision, training.observation_shape)),
+        goals=goals,
+        git=machine.commit(),
+        frozen_rep=source or None,
+    )
 
 
 def check_evaluation(run: config.Run) -> None:

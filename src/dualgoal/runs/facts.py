@@ -1,0 +1,87 @@
+"""What config.json says about a run besides its configuration: sizes, data, versions, machine and source commit.
+
+The classes here are its layout: a field is written under its own name and read back as its own type, and whatever does
+not fit is one line that names the file and the field.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dualgoal.data.dataset import Dataset
+from dualgoal.errors import UserError
+from dualgoal.files import typed
+from dualgoal.machine import Hardware
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a problem, from which all networks follow."""
+
+    observation_shape: tuple[int, ...]
+    action_dim: int  # length of an action, or the number of actions when they are discrete
+    discrete: bool
+
+    @classmethod
+    def of(cls, data: Dataset) -> "Sizes":
+        return cls(tuple(data.observation_shape), data.action_dim, data.discrete)
+
+    @property
+    def pixels(self) -> bool:
+        return len(self.observation_shape) == 3
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """Which data a run was trained on and where they come from."""
+
+    rows: int
+    episodes: int
+    sha256: str | None = None  # None for arrays that were handed over without one
+    source: str = "file"
+    file: str | None = None  # None if the data were never in a file
+    shadow_size: int | None = None  # of the renderer's shadow map; None for vectors
+    versions: dict[str, str] = field(default_factory=dict)  # of the simulators that made them, where known
+    details: dict[str, Any] = field(default_factory=dict)  # whatever else their maker recorded
+
+    @classmethod
+    def of(cls, data: Dataset) -> "DataFacts":
+        counts = {"rows": data.rows, "episodes": data.episodes}
+        known = {f.name for f in dataclasses.fields(cls)} - {"details", *counts}
+        values = {name: value for name, value in data.provenance.items() if name in known}
+        details = {name: value for name, value in data.provenance.items() if name not in {*known, *counts}}
+        return typed({**values, **counts, "details": details}, cls, "provenance")
+
+
+@dataclass(frozen=True)
+class FrozenRep:
+    """The run whose trained representation this one uses."""
+
+    path: str
+    id: str
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """Everything in config.json but the configuration and its id."""
+
+    sizes: Sizes
+    dataset: DataFacts
+    versions: dict[str, str | None]
+    hardware: Hardware
+    goals: int | None = None  # number of evaluation goals; None if the run is not evaluated
+    git: str | None = None
+    frozen_rep: FrozenRep | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as written to config.json."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], where: str) -> "RunFacts":
+        """The inverse of `to_json`; `where` names the file for the error."""
+        try:
+            return typed(dict(values), cls, "facts")
+        except UserError as problem:
+            raise UserError(f"{where}: {str(problem).removeprefix('facts.')}; restore the file") from problem
