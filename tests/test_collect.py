@@ -181,7 +181,7 @@ def fails(_):
 
 
 def test_a_dead_worker_is_one_line(tmp_path):
-    with pytest.raises(UserError, match="ended with code 3; run the same command again"):
+    with pytest.raises(UserError, match="a worker process crashed 3 times at the same job; exit code 3"):
         generate.generate_dataset(
             "antmaze-medium-navigate-v0", 2, tmp_path, workers=2, progress=False, rows=5, expert={"walk": fails}
         )

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -11,9 +13,9 @@ import pytest
 
 from dualgoal.envs import versions
 from dualgoal.errors import UserError
-from dualgoal.runs import evaluation, policy, training, worker
-from dualgoal.runs.evaluation import Pool, jobs_for
-from dualgoal.runs.worker import BLOCK, Episode, episodes
+from dualgoal.runs import episodes, evaluation, policy, training
+from dualgoal.runs.episodes import BLOCK, Episode
+from dualgoal.runs.evaluation import Conditions, WorkerEvaluator
 from tiny import make_data, tiny_run, untrained
 
 
@@ -49,62 +51,62 @@ class Recorder:
         return np.sign(goals - obs) * jitter[:, None]
 
 
-def play(first, count, act=None, rows=BLOCK, **noise):
-    return episodes([Line() for _ in range(rows)], act or Recorder(), 1, first, count, **noise)
+def played(first, count, act=None, rows=BLOCK, **noise):
+    return episodes.play([Line() for _ in range(rows)], act or Recorder(), 1, first, count, **noise)
 
 
 def test_an_episode_does_not_know_its_company():
-    together = play(0, 5)
-    assert together == [play(i, 1)[0] for i in range(5)] == play(0, 2) + play(2, 3)
+    together = played(0, 5)
+    assert together == [played(i, 1)[0] for i in range(5)] == played(0, 2) + played(2, 3)
     assert len({e.length for e in together}) > 1 and all(isinstance(e, Episode) for e in together)
 
 
 @pytest.mark.parametrize("noise", [{"goal_noise": 0.5}, {"action_noise": 0.3}])
 def test_noise_is_an_episodes_own(noise):
-    assert play(0, 5, **noise) == [play(i, 1, **noise)[0] for i in range(5)]
-    assert play(0, 5, **noise) != play(0, 5)
+    assert played(0, 5, **noise) == [played(i, 1, **noise)[0] for i in range(5)]
+    assert played(0, 5, **noise) != played(0, 5)
 
 
 def test_goal_noise_is_drawn_once_per_episode():
     plain, noisy = Recorder(), Recorder()
-    play(0, 2, plain)
-    play(0, 2, noisy, goal_noise=0.5)
+    played(0, 2, plain)
+    played(0, 2, noisy, goal_noise=0.5)
     assert all(np.array_equal(g, noisy.goals[0]) for g in noisy.goals)
     shift = (noisy.goals[0] - plain.goals[0])[:2]
     assert (np.abs(shift) > 0.01).all() and len(np.unique(shift)) == 4, "every coordinate has its own"
 
 
 def test_the_evaluation_seed_draws_other_episodes():
-    assert play(0, 5) == play(0, 5) and play(0, 5) != play(0, 5, eval_seed=1)
+    assert played(0, 5) == played(0, 5) and played(0, 5) != played(0, 5, eval_seed=1)
 
 
 def test_success_is_that_of_the_last_step_and_time_runs_out():
     still = lambda obs, goals, ids, step: np.zeros_like(obs)
-    assert play(0, 3, still) == [Episode(False, 30)] * 3
-    assert all(e.success and e.length < 30 for e in play(0, 3))
+    assert played(0, 3, still) == [Episode(False, 30)] * 3
+    assert all(e.success and e.length < 30 for e in played(0, 3))
 
 
 def test_blocks_are_the_same_for_any_number_of_episodes(tmp_path):
-    jobs = jobs_for(tmp_path, 10, (4, 2), 5, 12)
+    jobs = Conditions((4, 2), 5, 12).jobs(tmp_path, 10)
     blocks = [(j.seed, j.goal, j.first, j.count) for j in jobs[:4]]
     assert blocks == [(4, 1, 0, 5), (4, 1, 5, 5), (4, 1, 10, 2), (4, 2, 0, 5)]
     assert len(jobs) == 2 * 5 * 3
-    films = [j for j in jobs_for(tmp_path, 10, (4, 2), 5, 12, video=True) if j.video]
-    assert [j.goal for j in films] == [1, 2, 3, 4, 5] and {j.first for j in films} == {worker.VIDEO_EPISODE}
+    films = [j for j in Conditions((4, 2), 5, 12, video=True).jobs(tmp_path, 10) if j.video]
+    assert [j.goal for j in films] == [1, 2, 3, 4, 5] and {j.first for j in films} == {episodes.VIDEO_EPISODE}
 
 
 def test_a_film_has_the_goal_beside_it_and_is_a_real_video(tmp_path, monkeypatch):
     import imageio.v2 as imageio
 
     film = []
-    (episode,) = episodes([Line()], Recorder(), 1, 0, 1, film=film)
+    (episode,) = episodes.play([Line()], Recorder(), 1, 0, 1, film=film)
     assert len(film) == episode.length + 1 and film[0].shape == (8, 20, 3)
     thinned: list = []
-    monkeypatch.setattr(worker, "FRAMES", Line().max_steps // 3)
-    episodes([Line()], Recorder(), 1, 0, 1, film=thinned)
+    monkeypatch.setattr(episodes, "FRAMES", Line().max_steps // 3)
+    episodes.play([Line()], Recorder(), 1, 0, 1, film=thinned)
     assert len(thinned) == 1 + -(-episode.length // 3), "every third frame and the last"
     assert film[0][0, 0, 0] == 0 and film[0][0, 9, 0] == 255 and film[0][0, 19, 0] == 200
-    worker._write_video(tmp_path / "v" / "a.mp4", [np.repeat(np.repeat(f, 4, 0), 4, 1) for f in film])
+    episodes.write_video(tmp_path / "v" / "a.mp4", [np.repeat(np.repeat(f, 4, 0), 4, 1) for f in film])
     frame = imageio.get_reader(tmp_path / "v" / "a.mp4").get_data(0)
     assert frame.shape == (32, 80, 3) and frame[:, :30].mean() < 60 < 150 < frame[:, 50:].mean()
 
@@ -118,16 +120,14 @@ def path(tmp_path_factory):
     return path
 
 
-def first_goals(path):
-    """Six episodes of two goals for two seeds: blocks of five and of one, with noise on every action."""
-    return jobs_for(path, 1500, (0, 3), 2, 6, action_noise=0.5)
+TWO_GOALS = Conditions((0, 3), 2, 6, action_noise=0.5)  # blocks of five episodes and of one, noise on every action
 
 
 @pytest.fixture(scope="module")
 def rows(path):
-    with Pool(1) as pool:
-        pool.submit(1500, first_goals(path))
-        ((_, rows),) = pool.collect(wait=True)
+    with WorkerEvaluator(TWO_GOALS, 1) as evaluator:
+        evaluator.submit(path, 1500)
+        ((_, rows),) = evaluator.collect(wait=True)
     return rows
 
 
@@ -140,38 +140,39 @@ def test_rows_say_everything(rows):
 
 
 def test_dying_workers_are_replaced_and_nothing_changes(path, rows):
-    with Pool(2) as pool:
-        pool.submit(1500, first_goals(path))
-        evaluation = pool._waiting[0]
-        while not evaluation.answers:  # both are in the middle of something
+    with WorkerEvaluator(TWO_GOALS, 2) as evaluator:
+        evaluator.submit(path, 1500)
+        ((_, answers),) = evaluator._waiting
+        while not any(future.done() for _, future in answers):  # both are in the middle of something
             time.sleep(0.01)
-        pids = pool.pids
+        pids = evaluator._pool.pids
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        ((step, again),) = pool.collect(wait=True)
-        assert pids and set(pool.pids).isdisjoint(pids)
+        ((step, again),) = evaluator.collect(wait=True)
+        assert pids and set(evaluator._pool.pids).isdisjoint(pids)
     assert step == 1500 and again == rows, "two workers, and both died: the same as one that lived"
 
 
-def test_a_worker_that_keeps_dying_is_reported(path, monkeypatch):
-    monkeypatch.setattr(
-        evaluation, "_environment", lambda: {**os.environ, "PYTHONPATH": "/nowhere", "PYTHONHOME": "/no"}
-    )
-    with Pool(1) as pool, pytest.raises(UserError, match="the worker died 3 times; its last words: "):
-        pool.submit(1500, jobs_for(path, 1500, (0,), 5, 1)[:1])
-        pool.collect(wait=True)
-
-
-def test_what_a_worker_finds_wrong_arrives_as_one_line_and_it_stays_on_its_cores(path):
-    here = os.sched_getaffinity(0)
-    with Pool(1, [max(here)]) as pool:
-        pool.submit(1500, jobs_for(path, 1500, (99,), 5, 1)[:1])
+def test_what_a_worker_finds_wrong_arrives_as_one_line(path):
+    with WorkerEvaluator(Conditions((99,), 1, 1), 1) as evaluator:
+        evaluator.submit(path, 1500)
         with pytest.raises(UserError, match="has no seed 99"):
-            pool.collect(wait=True)
-        (pid,) = pool.pids
-        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
-        assert threads and all(os.sched_getaffinity(thread) == {max(here)} for thread in threads)
-    assert os.sched_getaffinity(0) == here
+            evaluator.collect(wait=True)
+
+
+def test_workers_import_nothing_from_the_current_folder(path, tmp_path):
+    """A script's own folder is on the import path, the folder it is called from is not."""
+    for name in ("jax", "socket", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the current folder')")
+    (tmp_path / "elsewhere").mkdir()
+    script = tmp_path / "elsewhere" / "script.py"
+    script.write_text(
+        "import sys\nfrom dualgoal.runs import evaluation\n"
+        "rows = evaluation.evaluate(sys.argv[1], episodes=1, seeds=(0,), workers=1, random=True)\nprint(len(rows))\n"
+    )
+    words = [sys.executable, str(script), str(path)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
 
 
 def test_bad_questions_get_clear_answers(path, tmp_path):

@@ -11,7 +11,7 @@ from dualgoal.errors import UserError
 from dualgoal.paper import lightsout as experiment
 from dualgoal.reps import Dual, Orig
 from dualgoal.runs import config, directory, policy
-from dualgoal.runs.worker import episodes
+from dualgoal.runs.episodes import play
 
 SMALL = {"algo.hidden": [64, 64], "batch_size": 64, "lr": 2e-3, "tau": 0.05}
 
@@ -77,7 +77,7 @@ def test_on_device_and_environment_agree(solved):
     for step in directory.steps(solved):
         loaded = policy.load(solved, seed=1, step=step)
         for row in [r for r in directory.evaluations(solved) if r.step == step and r.seed == 1]:
-            played = episodes([env], loaded.act_block, row.goal, first=0, count=1)[0]
+            played = play([env], loaded.act_block, row.goal, first=0, count=1)[0]
             assert (float(played.success), float(played.length)) == (row.success, row.length)
 
 

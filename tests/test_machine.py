@@ -45,10 +45,10 @@ def test_pinned_training_binds_all_threads_before_jax_starts_its_own():
 
 def test_as_many_workers_as_cores_are_left_for_them(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 8)
-    assert training._default_workers("cpu", None) == 4 and training._default_workers("gpu", None) == 7
-    assert training._default_workers("cpu", list(range(8, 16))) == 8 == training._default_workers("gpu", list(range(8)))
+    assert training.default_workers("cpu", None) == 4 and training.default_workers("gpu", None) == 7
+    assert training.default_workers("cpu", list(range(8, 16))) == 8 == training.default_workers("gpu", list(range(8)))
     monkeypatch.setattr(machine, "cores", lambda: 1)
-    assert training._default_workers("cpu", None) == training._default_workers("gpu", None) == 1
+    assert training.default_workers("cpu", None) == training.default_workers("gpu", None) == 1
 
 
 @pytest.mark.parametrize(

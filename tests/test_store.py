@@ -252,7 +252,10 @@ def test_config_json_is_readable(tmp_path):
     [
         (lambda c: c["sizes"].pop("action_dim"), "config.json: sizes.action_dim is missing"),
         (lambda c: c["sizes"].update(discrete=1), "config.json: sizes.discrete is 1; expected true or false"),
-        (lambda c: c["sizes"].update(observation_shape=["a"]), "sizes.observation_shape is \"a\"; expected a whole number"),
+        (
+            lambda c: c["sizes"].update(observation_shape=["a"]),
+            'sizes.observation_shape is "a"; expected a whole number',
+        ),
         (lambda c: c.update(dataset=None), "config.json: dataset is null; expected an object"),
         (lambda c: c["versions"].update(jax=7), "config.json: versions.jax is 7; expected a text"),
         (lambda c: c.update(frozen_rep={"path": "x"}), "config.json: frozen_rep.id is missing"),

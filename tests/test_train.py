@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_costs_time_and_nothing_else(folder, tmp_path, caps
     capsys.readouterr()
     training.train(run, tmp_path / "a", data_path=folder)
     said = capsys.readouterr().out
-    assert "step-000000040.safetensors" in said and "going on from step 30" in said
+    assert "step-000000040.safetensors" in said and "resuming from step 30" in said
     assert record(tmp_path / "a").items() >= before.items()
 
 
@@ -129,14 +129,14 @@ def test_not_a_number_stops_the_run_and_is_named(folder, tmp_path):
     run = tiny_run(lr=1e18, save_every=1)
     with pytest.raises(UserError) as problem:
         training.train(run, tmp_path / "a", data_path=folder, quiet=True)
-    words = r"actor/loss is not finite at step (\d+) for seed [03]; checkpoint of step (\d+)"
+    words = r"actor/loss is not finite at step (\d+) for seed [03]; the checkpoint of step (\d+)"
     found = re.search(words, str(problem.value))
     assert found and int(found[1]) == int(found[2]) + 1
     kept = policy.load(tmp_path / "a")
     assert kept.step == int(found[2]) and all(np.isfinite(x).all() for x in jax.tree.leaves(kept.params))
 
 
-def test_interrupted_from_the_keyboard_saves_and_says_how_to_go_on(folder, cache, tmp_path):
+def test_interrupted_from_the_keyboard_saves_and_says_how_to_resume(folder, cache, tmp_path):
     run = tiny_run(steps=400_000, eval_every=400_000, save_every=400_000, log_every=100)
     process = dualgoal(*flags(run), "--data", str(folder), "--out", str(tmp_path / "a"), cache=cache)
     while not metrics(tmp_path / "a"):
@@ -146,7 +146,8 @@ def test_interrupted_from_the_keyboard_saves_and_says_how_to_go_on(folder, cache
     said = process.communicate(timeout=60)[0]
     (step,) = directory.steps(tmp_path / "a")
     assert process.returncode == 130 and step < 400_000
-    assert f"holds step {step:,}. Run the same command again to go on: dualgoal train {TASK}" in said
+    assert f"interrupted; step {step:,} is saved in {tmp_path / 'a'}. To resume, run the same command again" in said
+    assert f"again: dualgoal train {TASK}" in said
 
 
 def test_two_devices_share_the_seeds(folder, cache):

@@ -10,16 +10,15 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dualgoal import machine
-from dualgoal import workers as crew
 from dualgoal.collect import behaviours, experts
 from dualgoal.data import npz, origin
 from dualgoal.data.origin import FileFacts, Item, Origin, Plan
@@ -38,6 +37,8 @@ from dualgoal.files import (
     typed,
     write_atomic,
 )
+from dualgoal.progress import Rate, bar, counted
+from dualgoal.workers import Pool
 
 SHADOW_SIZE = 512  # of images made here: three times faster on a GPU than 4096, and 0.05 of 255 different per pixel
 DEFAULT_ROWS = 1001
@@ -85,12 +86,16 @@ def _generate(plan: Plan, skills: Experts, parts: Path, workers: int, progress: 
     done = _resume(plan, parts)
     pending = [item for item in plan.items if item not in done]
     workers = max(1, min(workers, len(pending)))
-    with _bar(plan, progress, len(done)) as advance:
-        work = functools.partial(_collect, plan, skills, parts)
+    collect, total = _EpisodeWriter(plan, skills, parts), len(plan.items)
+    columns = counted("episodes", Rate("rows", plan.rows))
+    with ExitStack() as stack:
+        update = stack.enter_context(bar(plan.task, *columns, total=total, done=len(done), show=progress))
+        collected: Iterable[None] = map(collect, pending)
         if workers > 1:
-            crew.run(work, [pending[w::workers] for w in range(workers)], advance, _defined_in_script(skills))
-        else:
-            work(pending, advance)
+            pool = stack.enter_context(Pool(collect, workers, needs_script=_defined_in_script(skills)))
+            collected = pool.each(pending)
+        for number, _ in enumerate(collected, len(done) + 1):
+            update(number, total)
 
 
 def _plan(
@@ -176,16 +181,20 @@ def _part(parts: Path, item: Item) -> Path:
     return parts / f"{item[0]}-{item[1]:06d}.npz"
 
 
-def _collect(plan: Plan, skills: Experts, parts: Path, pending: list[Item], advance: crew.Report) -> None:
-    """Collect episodes in this process, each written whole or not at all."""
-    if not pending:
-        return
-    collect = behaviours.make(plan.task, plan.shadow_size, skills)
-    for item in pending:
-        episode, counts = collect(plan.generator(*item), plan.rows)
+class _EpisodeWriter:
+    """Collects episodes, each written whole or not at all. Its environment is made at the first one."""
+
+    def __init__(self, plan: Plan, skills: Experts, parts: Path):
+        self.plan, self.skills, self.parts = plan, skills, parts
+
+    def __call__(self, item: Item) -> None:
+        episode, counts = self._play(self.plan.generator(*item), self.plan.rows)
         note = np.frombuffer(json.dumps(counts, sort_keys=True).encode(), np.uint8)
-        npz.save(_part(parts, item), {**episode, "counts": note}, level=0)  # joined and compressed at the end
-        advance(plan.rows)
+        npz.save(_part(self.parts, item), {**episode, "counts": note}, level=0)  # joined and compressed at the end
+
+    @functools.cached_property
+    def _play(self) -> behaviours.Collector:
+        return behaviours.make(self.plan.task, self.plan.shadow_size, self.skills)
 
 
 def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
@@ -231,33 +240,3 @@ def _collector_name(task: str) -> str:
     if behaviours.skills(task):
         return "route + expert"
     return "direction oracle" if family(task) == "pointmaze" else "plan oracle"
-
-
-class _bar:
-    """A progress bar of episodes, rows per second and time left; entered, it is a function to call per episode."""
-
-    def __init__(self, plan: Plan, show: bool, done: int):
-        self.plan, self.show, self.done = plan, show, done
-
-    def __enter__(self) -> crew.Report:
-        if not self.show:
-            return lambda rows: None
-        from rich import progress as p
-
-        self.progress: Any = p.Progress(
-            p.TextColumn("{task.description}"), p.BarColumn(), p.MofNCompleteColumn(), p.TextColumn("episodes"),
-            p.TextColumn("{task.fields[rate]}"), p.TimeRemainingColumn(),
-        )  # fmt: skip
-        self.progress.start()
-        bar = self.progress.add_task(self.plan.task, total=len(self.plan.items), completed=self.done, rate="")
-
-        def advance(rows: int) -> None:
-            self.progress.advance(bar)
-            speed = self.progress.tasks[0].speed
-            self.progress.update(bar, rate=f"{speed * rows:,.0f} rows/s" if speed else "")
-
-        return advance
-
-    def __exit__(self, *_: object) -> None:
-        if self.show:
-            self.progress.stop()

@@ -9,7 +9,7 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,13 @@ from dualgoal.files import (
     sha256,
     write_all,
 )
+from dualgoal.progress import Update, bar, downloaded
 
 OFFICIAL = "https://rail.eecs.berkeley.edu/datasets/ogbench"
 BLOCK = 1 << 18
 TIMEOUT = 30.0
 ATTEMPTS = 5  # in a row without a new byte, per mirror
 PAUSE = 1.0  # seconds before the second attempt, doubled for each one after
-
-Report = Callable[[int, int | None], None]
 
 
 class Unavailable(UserError):
@@ -81,7 +80,7 @@ def _download(file: Path, bases: list[str], progress: bool) -> str:
     for base in bases:
         url = f"{base.rstrip('/')}/{file.name}"
         try:
-            with _bar(file.name, progress) as report:
+            with bar(file.name, *downloaded(), total=None, show=progress) as report:
                 _complete(url, partial, report)
             _check(file)
         except _Failed as problem:
@@ -99,7 +98,7 @@ def _partial(file: Path) -> Path:
     return file.with_name(f"{file.name}.partial")
 
 
-def _complete(url: str, partial: Path, report: Report) -> None:
+def _complete(url: str, partial: Path, report: Update) -> None:
     """Ask for the rest of a file until it is whole; give up after several attempts that brought nothing."""
     idle = 0
     while True:
@@ -131,7 +130,7 @@ def _restart_if_longer(error: urllib.error.HTTPError, partial: Path, have: int) 
         raise _Failed(f"it holds {total} bytes, but {have} were here already; starting over next time") from error
 
 
-def _continue(url: str, partial: Path, have: int, report: Report) -> bool:
+def _continue(url: str, partial: Path, have: int, report: Update) -> bool:
     """One request for what is missing; True if the file is whole after it."""
     request = urllib.request.Request(url, headers={"User-Agent": "dualgoal", "Accept-Encoding": "identity"})
     if have:
@@ -192,27 +191,3 @@ def _record(files: DatasetFiles, file: Path, url: str) -> None:
     facts = FileFacts(url=url, bytes=file.stat().st_size, sha256=sha256(file))
     known = {**_recorded(files).files, file.name: facts}
     origin.write(files, Origin(task=files.name, source="downloaded", files=known))
-
-
-class _bar:
-    """A progress bar of bytes with rate and time left; entered, it is a function of (bytes so far, bytes in all)."""
-
-    def __init__(self, name: str, show: bool):
-        self.name, self.show = name, show
-
-    def __enter__(self) -> Report:
-        if not self.show:
-            return lambda at, total: None
-        from rich import progress as p
-
-        self.progress: Any = p.Progress(
-            p.TextColumn("{task.description}"), p.BarColumn(), p.DownloadColumn(), p.TransferSpeedColumn(),
-            p.TimeRemainingColumn(),
-        )  # fmt: skip
-        self.progress.start()
-        bar = self.progress.add_task(self.name, total=None)
-        return lambda at, total: self.progress.update(bar, completed=at, total=total)
-
-    def __exit__(self, *_: object) -> None:
-        if self.show:
-            self.progress.stop()

@@ -27,7 +27,6 @@ from dualgoal.errors import UserError, unknown
 from dualgoal.runs import config, directory, policy, training
 from dualgoal.runs.facts import Sizes
 from dualgoal.runs.rows import EvalRow
-from dualgoal.runs.worker import Job
 
 REPS = ("orig", "ideal", "dual")
 
@@ -153,16 +152,16 @@ class OnDevice:
     def pending(self) -> list[int]:
         return [step for step, _ in self._done]
 
-    def submit(self, step: int, jobs: list[Job]) -> None:
+    def submit(self, path: Path, step: int) -> None:
         """Evaluate now: a few milliseconds, against the seconds of a chunk of training."""
-        file = directory.checkpoint_path(Path(jobs[0].run), step)
+        file = directory.checkpoint_path(path, step)
         count = len(self.run.seeds)
         params = [policy.read_params(file, self.agent, i, count) for i in range(count)]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
         success, length = map(np.asarray, self._play(stacked, *lightsout_puzzle.task_boards(self.view.puzzle)))
         self._done.append((step, self._rows(step, success, length)))
 
-    def collect(self, wait: bool = False) -> list[tuple[int, list[EvalRow]]]:
+    def collect(self) -> list[tuple[int, list[EvalRow]]]:
         done, self._done = self._done, []
         return done
 

@@ -19,9 +19,9 @@ from dualgoal import machine
 from dualgoal.agent import Agent
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
-from dualgoal.runs import checkpoint, config, directory, trees
+from dualgoal.runs import checkpoint, config, directory, episodes, trees
+from dualgoal.runs.episodes import Episode
 from dualgoal.runs.facts import RunFacts
-from dualgoal.runs.worker import Episode, episodes
 
 FILM_SHADOW = 512  # size of the shadow map when nobody learns from the picture; MuJoCo's 4096 takes most of its time
 
@@ -83,6 +83,12 @@ class Policy:
         self._encode = jax.jit(self._encode_rows)
         self._distance = jax.jit(self._distance_rows)
 
+    def switch_to(self, other: "Policy") -> None:
+        """Become `other`, another seed or checkpoint of the same run, and keep what has been compiled."""
+        if other.agent != self.agent:
+            raise ValueError("a policy can only switch to one of the same run")
+        self.params, self.seed, self.step = other.params, other.seed, other.step
+
     def act(self, obs: Any, goal: Any, temperature: float = 0.0, draw: int | None = None) -> np.ndarray:
         """Actions towards `goal`, one or one per observation. Random parts (VIB, flows) differ from call to call
         unless `draw` names one."""
@@ -109,7 +115,7 @@ class Policy:
         """One episode in `env` (a `dualgoal.envs` environment; default: the run's) to evaluation goal number `goal`."""
         if env is None:
             env = self.make_env()
-        return episodes([env], self.act_block, goal, first=seed, count=1)[0]
+        return episodes.play([env], self.act_block, goal, first=seed, count=1)[0]
 
     def make_env(self) -> Any:
         """The run's environment, rendered as its dataset was; one without pictures, as quickly as films need."""

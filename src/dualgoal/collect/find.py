@@ -1,0 +1,41 @@
+"""The data of a task when the user named none: cached, else downloaded, else generated."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from dualgoal.collect import generate
+from dualgoal.data import dataset, download
+from dualgoal.data.dataset import Dataset
+from dualgoal.data.paths import DatasetFiles
+from dualgoal.envs import tasks
+from dualgoal.files import cache_folder
+
+Say = Callable[[str], None]
+
+
+def load_data(task: str, path: str | Path | None, say: Say) -> tuple[Dataset, Dataset | None]:
+    """The training rows of a task, and its validation rows where there are any; says where they come from."""
+    training, validation = dataset.load_splits(path if path is not None else find_data(task, say), task)
+    say(f"{training.provenance['file']}: {training.rows:,} rows, {training.episodes:,} episodes")
+    return training, validation
+
+
+def find_data(task: str, say: Say) -> Path:
+    """The folder that holds a task's data, after downloading or generating them if need be.
+
+    Data are generated only where no server can be reached: whoever has a full disk wants to hear of it.
+    """
+    downloads, generated = (cache_folder() / name for name in ("datasets", "generated"))
+    for folder in (downloads, generated):
+        if DatasetFiles(folder, task).train.is_file():
+            say(f"data for {task}: cached in {folder}")
+            return folder
+    known = tasks.get(task)
+    say(f"data for {task}: downloading (or give --data)")
+    try:
+        return download.fetch_dataset(task, downloads).parent
+    except download.Unavailable as problem:
+        if known.needs_expert:
+            raise
+        say(f"{problem}; generating {known.episodes} episodes instead")
+    return generate.generate_dataset(task, known.episodes, generated).parent

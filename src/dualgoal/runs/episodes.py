@@ -1,0 +1,115 @@
+"""Evaluation episodes, played in lockstep (section 7 of the method), and films of them.
+
+Everything random in an episode comes from (evaluation seed, goal, episode): the same for every training seed and for
+any number of workers. Episodes are always grouped in the same blocks of rows, because the rounding of a matrix product
+may depend on its shape; so a checkpoint has one score, not one per machine layout.
+"""
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualgoal.errors import UserError
+
+BLOCK = 5  # episodes that share one call of the policy; part of the protocol, see above
+VIDEO_EPISODE = 900_000  # the number of the filmed episode, which is never one that counts
+FRAMES = 300  # of a film at most, or nearly so: ten seconds
+
+Act = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
+
+
+class Episode(NamedTuple):
+    """How one episode went. Success is the flag of its last step."""
+
+    success: bool
+    length: int
+
+
+def play(
+    envs: Sequence[Any],
+    act: Act,
+    goal: int,
+    first: int,
+    count: int,
+    *,
+    goal_noise: float = 0.0,
+    action_noise: float = 0.0,
+    eval_seed: int = 0,
+    film: list[np.ndarray] | None = None,
+) -> list[Episode]:
+    """Play episodes `first` to `first + count - 1` towards evaluation goal number `goal`, one per environment.
+
+    `act(observations, goals, ids, step)` is always called with a row per environment, used or not; what it draws may
+    depend on a row's id and on the step only. `film` collects pictures of the first episode.
+    """
+    rngs = [np.random.default_rng([eval_seed, goal, number]) for number in range(first, first + count)]
+    picture = {"render_goal": True} if film is not None else {}
+    starts = [env.reset(int(rng.integers(2**31)), goal, **picture) for env, rng in zip(envs, rngs, strict=False)]
+    obs = np.zeros((len(envs), *starts[0][0].shape), starts[0][0].dtype)
+    goals = np.zeros_like(obs)
+    for i, (first_obs, info) in enumerate(starts):
+        obs[i], goals[i] = first_obs, _noisy(info["goal"], goal_noise, rngs[i])
+    ids = np.zeros(len(envs), np.uint32)
+    ids[:count] = [rng.integers(2**32, dtype=np.uint32) for rng in rngs]
+    results: list[Episode | None] = [None] * count
+    if film is not None:
+        film.append(next_to_goal(starts[0][1], envs[0].render()))
+    step, every = 0, max(1, envs[0].max_steps // FRAMES)
+    while None in results:
+        actions = act(obs, goals, ids, step)
+        step += 1
+        for i in [i for i, result in enumerate(results) if result is None]:
+            action = actions[i]
+            if action_noise:
+                action = np.clip(action + action_noise * rngs[i].standard_normal(action.shape), -1, 1)
+            obs[i], _, terminated, truncated, info = envs[i].step(action)
+            if terminated or truncated or step >= envs[i].max_steps:
+                results[i] = Episode(bool(info["success"]), step)
+        if film is not None and (step % every == 0 or results[0] is not None):
+            film.append(next_to_goal(starts[0][1], envs[0].render()))
+    return [result for result in results if result is not None]
+
+
+def random_actions(action_dim: int) -> Act:
+    """Actions that are uniformly random, for comparison with a policy."""
+
+    def act(obs: np.ndarray, goals: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
+        rngs = [np.random.default_rng([int(number), step]) for number in ids]
+        return np.stack([rng.uniform(-1, 1, action_dim) for rng in rngs])
+
+    return act
+
+
+def _noisy(goal: np.ndarray, std: float, rng: np.random.Generator) -> np.ndarray:
+    if not std:
+        return goal
+    if goal.dtype == np.uint8:
+        raise UserError("goal noise is for vectors; evaluate image goals without it")
+    return (goal + std * rng.standard_normal(goal.shape)).astype(goal.dtype)
+
+
+def next_to_goal(info: dict[str, Any], frame: np.ndarray) -> np.ndarray:
+    """The goal on the left, the scene on the right, a white line between them."""
+    goal = np.asarray(info.get("goal_rendered", info["goal"]))
+    if goal.shape != frame.shape:
+        return frame
+    return np.concatenate([goal, np.full_like(frame[:, :4], 255), frame], axis=1)
+
+
+def write_video(path: Path, frames: list[np.ndarray]) -> None:
+    """An mp4 of 30 frames a second. The encoder is started directly: imageio would fork a process full of threads."""
+    import imageio_ffmpeg
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    height, width = (n - n % 2 for n in frames[0].shape[:2])  # the codec wants even sizes
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", "30", "-i", "-"]
+    coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p"]
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *raw, *coded]
+    pictures = [np.ascontiguousarray(f[:height, :width], np.uint8) for f in frames]
+    content = b"".join(picture.tobytes() for picture in pictures)
+    done = subprocess.run([*command, str(path)], input=content, capture_output=True)
+    if done.returncode:
+        raise UserError(f"{path}: not written ({done.stderr.decode(errors='replace').strip()[-200:]})")
