@@ -94,7 +94,7 @@ def test_the_reader_on_the_page_needs_numpy_alone_and_is_short():
 @pytest.mark.parametrize("rep, algo", [("dual", "gcivl"), ("orig", "gcbc"), ("vip", "crl")])
 def test_exported_policy_equals_the_original(folder, tmp_path, rep, algo):
     untrained(tmp_path / "run", folder, rep, algo)
-    file = export.export(tmp_path / "run", tmp_path / "p.safetensors", seed=3)
+    file = export.export_policy(tmp_path / "run", tmp_path / "p.safetensors", seed=3)
     reader: dict = {}
     exec(page(), reader)
     arrays, about = reader["read"](file)
@@ -106,4 +106,4 @@ def test_exported_policy_equals_the_original(folder, tmp_path, rep, algo):
 
 def test_export_says_what_it_cannot_do(path, tmp_path):
     with pytest.raises(UserError, match="ends in .safetensors"):
-        export.export(path, tmp_path / "p.bin")
+        export.export_policy(path, tmp_path / "p.bin")

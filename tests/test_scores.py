@@ -42,6 +42,12 @@ def test_of_two_equal_evaluations_the_later_counts_and_seeds_can_be_chosen():
     assert scores(rows, seeds=[1]).per_seed().tolist() == [90.0]
 
 
+def test_a_goal_that_was_never_evaluated_is_missed_when_their_number_is_known():
+    rows = [row(0, 100, g, 0.5) for g in (1, 2, 3)]
+    assert scores(rows).per_seed().tolist() == scores(rows, goals=3).per_seed().tolist() == [50.0]
+    assert scores(rows, goals=4).per_seed().size == 0 and scores(rows, goals=4).goals == (1, 2, 3, 4)
+
+
 def test_no_rows_no_score():
     empty = scores([])
     assert empty.per_seed().size == 0 and empty.counted() == ()

@@ -11,6 +11,7 @@ other half and is held (SIGSTOP) while training is measured alone. Say on what m
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import signal
@@ -26,7 +27,10 @@ from typing import Any
 from dualgoal import machine
 from dualgoal.cli import demo
 from dualgoal.data import dataset
-from dualgoal.runs import evaluate
+from dualgoal.runs.episodes import BLOCK, Episode
+from dualgoal.runs.evaluation import Conditions
+from dualgoal.runs.worker import ENVIRONMENT, Job, Player
+from dualgoal.workers import Pool
 
 CUBE, MAZE = "cube-single-play-v0", demo.TASK
 
@@ -36,12 +40,12 @@ def run_directory(task: str, source: Path, path: Path) -> tuple[Any, Any]:
     from dualgoal import sampler
     from dualgoal.loop import TrainingLoop
     from dualgoal.paper import settings
-    from dualgoal.runs import directory, policy, train, trees
+    from dualgoal.runs import directory, policy, training, trees
 
     run = settings.preset(task, "dual", "gcivl", **demo.SMALL | demo.SMALL_REP["dual"])
     rows = dataset.load(source, task)
-    facts = train.describe(run, rows)
-    program = TrainingLoop(policy.agent_for(run, facts["dataset"]), run.seeds)
+    facts = training.describe(run, rows)
+    program = TrainingLoop(policy.agent_for(run, dataclasses.asdict(facts.sizes)), run.seeds)
     with directory.Store(path, run, facts) as record:
         record.save(1, trees.to_host(program.init()))
     return program, program.place_data(sampler.to_device(rows))
@@ -81,15 +85,15 @@ def compare(one: Callable[[], float], other: Callable[[], float], rounds: int) -
 def evaluation(source: Path, folder: Path, rounds: int, blocks: int) -> list[float]:
     """Throughput of two workers / of one; the same blocks of episodes, by workers that have all played before."""
     run_directory(CUBE, source, folder)
-    jobs = evaluate.jobs_for(folder, 1, (0,), blocks * evaluate.BLOCK)[:blocks]  # of one task, so equally long
+    jobs = Conditions(seeds=(0,), goals=1, episodes=blocks * BLOCK).jobs(folder, 1)  # of one goal, so equally long
 
-    def seconds(pool: evaluate.Pool) -> float:
+    def seconds(pool: Pool[Job, list[Episode]]) -> float:
         began = time.perf_counter()
-        pool.submit(1, jobs)
-        pool.collect(wait=True)
+        for _ in pool.each(jobs):
+            pass
         return time.perf_counter() - began
 
-    with evaluate.Pool(1) as single, evaluate.Pool(2) as double:
+    with Pool(Player(), 1, environment=ENVIRONMENT) as single, Pool(Player(), 2, environment=ENVIRONMENT) as double:
         for pool in (single, double):
             seconds(pool)
         return compare(lambda: seconds(single), lambda: seconds(double), rounds)
@@ -103,11 +107,10 @@ def training(source: Path, folder: Path, rounds: int, length: float) -> list[flo
         others = json.loads(trainer.stdout.readline())
         if others is None:
             sys.exit("needs Linux and two cores")
-        with evaluate.Pool(len(others), others) as pool:
-            pool.submit(1, evaluate.jobs_for(folder, 1, (0, 1), 10_000))  # lasts longer than the measurement
-            current = pool._waiting[0]
-            while not current.answers:
-                time.sleep(0.1)
+        with Pool(Player(), len(others), environment=ENVIRONMENT, cpus=others) as pool:
+            jobs = Conditions(seeds=(0, 1), goals=5, episodes=10_000).jobs(folder, 1)  # longer than the measurement
+            answers = [pool.submit(job) for job in jobs]
+            answers[0].result()
 
             def rate(number: int) -> float:
                 for pid in pool.pids:
@@ -121,7 +124,7 @@ def training(source: Path, folder: Path, rounds: int, length: float) -> list[flo
                 return found
 
             ratios = compare(lambda: rate(signal.SIGCONT), lambda: rate(signal.SIGSTOP), rounds)
-            assert not current.done
+            assert not answers[-1].done()
         trainer.stdin.close()
     return ratios
 

@@ -101,8 +101,8 @@ def pin() -> list[int] | None:
 
 
 def a_device_per_core() -> None:
-    """Let JAX on a CPU see every core as a device, so that seeds train side by side, a core each: small networks do not
-    keep two cores busy with one seed. In vain once JAX has been used; left alone where the user has said a number."""
+    """Let JAX on a CPU see every core as a device, so that seeds train in parallel, one per core: small networks do not
+    keep two cores busy with one seed. It has no effect once JAX has been used, or where the user has set a number."""
     import jax
 
     flags = os.environ.get("XLA_FLAGS", "")

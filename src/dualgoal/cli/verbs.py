@@ -301,9 +301,9 @@ def export(run: Path, /, out: Path, seed: int | None = None, step: int | None = 
         seed: Training seed; default: the run's first.
         step: Which checkpoint; default: the newest.
     """
-    from dualgoal.runs import export as library
+    from dualgoal.runs.export import export_policy
 
-    print(library.export(run, out, seed=seed, step=step))
+    print(export_policy(run, out, seed=seed, step=step))
 
 
 def doctor(json: bool = False) -> None:

@@ -132,7 +132,7 @@ def _parts(
     if explorers:
         shown = [_explorer(i, run, table) for i, (run, table) in enumerate(explorers)]
         parts.append(("distances", "What the runs think is far", join([_how(), shown])))
-    if any(run.view.scores().tasks for run in runs):
+    if any(run.view.scores().goals for run in runs):
         parts.append(("goals", "Success per goal", sections.per_task(runs)))
     own = {record.table for record in found}
     filled = [compare.fill(name, found) for name in tables.TABLES if name in own]

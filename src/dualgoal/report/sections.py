@@ -98,11 +98,11 @@ def curves(runs: Sequence[Shown]) -> Markup:
 
 def per_task(runs: Sequence[Shown]) -> Markup:
     """Mean success on each of a run's goals, as numbers over bars."""
-    tasks = sorted({task for run in runs for task in run.view.scores().tasks})
+    tasks = sorted({task for run in runs for task in run.view.scores().goals})
     rows = []
     for run in runs:
         scores = run.view.scores()
-        means = dict(zip(scores.tasks, _mean(scores.per_task()), strict=True))
+        means = dict(zip(scores.goals, _mean(scores.per_goal()), strict=True))
         rows.append([cell(run.view.task), cell(run.label), *(_bar(means.get(task)) for task in tasks)])
     heads = ["task", "run", *(f"goal {task}" for task in tasks)]
     return table(heads, rows, caption="Success on each evaluation goal, percent, mean over seeds")

@@ -1,4 +1,4 @@
-"""Arrays on disk: a safetensors file and a JSON beside it with its size and SHA-256 (users' wishes 8 and 9).
+"""Arrays on disk: a safetensors file, and next to it a JSON file with its size and SHA-256.
 
 The JSON is written last, so a checkpoint exists only when it is complete. Reading executes nothing: size and hash are
 checked in constant memory, then names, shapes and types are compared with what is expected, then arrays are made.
@@ -39,7 +39,7 @@ _NAMES |= {"BOOL": "bool"}
 
 def write(path: Path, arrays: Mapping[str, np.ndarray], **facts: Any) -> None:
     """Write `path` (…safetensors) and its JSON. `facts` are JSON values that go into the JSON."""
-    # C order first: safetensors writes wrong data for strided arrays without a word.
+    # C order first: safetensors silently writes wrong data for strided arrays.
     content = safetensors.numpy.save({k: np.asarray(v, order="C") for k, v in arrays.items()})
     write_atomic(path, content)
     facts |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -48,15 +48,15 @@ def write(path: Path, arrays: Mapping[str, np.ndarray], **facts: Any) -> None:
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """The JSON beside a checkpoint, itself protected by a hash."""
-    beside = path.with_suffix(".json")
+    """The JSON file of a checkpoint, itself protected by a hash."""
+    file = path.with_suffix(".json")
     try:
-        found = json.loads(beside.read_bytes())
+        found = json.loads(file.read_bytes())
         intact = isinstance(found, dict) and found.get("check") == _check(found)
     except (OSError, ValueError) as error:
-        raise Damaged(f"{beside.name} cannot be read") from error
+        raise Damaged(f"{file.name} cannot be read") from error
     if not intact:
-        raise Damaged(f"{beside.name} is damaged")
+        raise Damaged(f"{file.name} is damaged")
     return found
 
 

@@ -1,7 +1,8 @@
-"""A way out: the goal encoder and the policy of one seed as plain arrays, for any framework (docs/export.md).
+"""Export: the goal encoder and the policy of one seed as plain arrays, for any framework (docs/export.md).
 
-Networks become numbered layers `goal/0/w, goal/0/b, ...` in the order in which they are applied; a JSON beside the file
-says what they are. Nothing of this package is needed to use them: the page shows a reader in forty lines of NumPy.
+Networks become numbered layers `goal/0/w, goal/0/b, ...` in the order in which they are applied; a JSON file next to
+the arrays says what they are. Nothing of this package is needed to use them: the page shows a reader in forty lines of
+NumPy.
 """
 
 import json
@@ -20,8 +21,8 @@ FORMAT = "dualgoal-policy-1"
 Arrays = checkpoint.Arrays
 
 
-def export(run: str | Path, out: str | Path, *, seed: int | None = None, step: int | None = None) -> Path:
-    """Write `out` (.safetensors) and the JSON beside it from a run; returns the file."""
+def export_policy(run: str | Path, out: str | Path, *, seed: int | None = None, step: int | None = None) -> Path:
+    """Write `out` (.safetensors) and its JSON file from a run; returns the former."""
     out = Path(out)
     if out.suffix != ".safetensors":
         raise UserError(f"{out}: the export is a safetensors file; give --out a name that ends in .safetensors")

@@ -2,7 +2,7 @@
 
 One row says how often one seed's policy reached one evaluation goal at one step. A run's score is the mean over its
 last three evaluations of the mean over goals of the success rate, in percent, one number per seed. An evaluation at
-step 1 never counts, nor does one that lacks a goal: it was interrupted.
+step 1 never counts, nor does one that is not complete: it was interrupted.
 """
 
 import math
@@ -102,24 +102,24 @@ def success_by_seed(rows: Iterable[EvalRow]) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Scores:
-    """Success in percent by (seed, step, task); NaN where that evaluation does not exist."""
+    """Success in percent by (seed, step, goal); NaN where that evaluation does not exist or is not complete."""
 
     seeds: tuple[int, ...]
     steps: tuple[int, ...]
-    tasks: tuple[int, ...]
+    goals: tuple[int, ...]
     success: np.ndarray
 
     def complete(self) -> np.ndarray:
-        """(seeds, steps): whether every task of that evaluation is there."""
+        """(seeds, steps): whether that evaluation is complete."""
         return ~np.isnan(self.success).any(axis=2)
 
     def curve(self) -> np.ndarray:
-        """(seeds, steps): the mean over tasks, NaN where the evaluation is incomplete."""
-        return np.where(self.complete(), self.success.mean(axis=2), np.nan)
+        """(seeds, steps): the mean over goals, NaN where the evaluation is not complete."""
+        return self.success.mean(axis=2)
 
-    def per_task(self, last: int = LAST) -> np.ndarray:
-        """(seeds, tasks): the mean over each seed's last complete evaluations; NaN rows for seeds without one."""
-        out = np.full((len(self.seeds), len(self.tasks)), np.nan)
+    def per_goal(self, last: int = LAST) -> np.ndarray:
+        """(seeds, goals): the mean over each seed's last complete evaluations; NaN for seeds without one."""
+        out = np.full((len(self.seeds), len(self.goals)), np.nan)
         for i, there in enumerate(self.complete()):
             if there.any():
                 out[i] = self.success[i, np.flatnonzero(there)[-last:]].mean(axis=0)
@@ -127,7 +127,7 @@ class Scores:
 
     def per_seed(self, last: int = LAST) -> np.ndarray:
         """(seeds with an evaluation,): the number a table averages."""
-        scores = self.per_task(last)
+        scores = self.per_goal(last)
         return np.array([row.mean() for row in scores if row.size and not np.isnan(row).any()])
 
     def counted(self, last: int = LAST) -> tuple[int, ...]:
@@ -139,21 +139,27 @@ class Scores:
 def scores(
     rows: Iterable[EvalRow],
     *,
+    goals: int | None = None,
     goal_noise: float = 0.0,
     seeds: Collection[int] | None = None,
     until: int | None = None,
 ) -> Scores:
-    """Rows of one run under one goal noise; of two rows for the same episode set the later one counts.
+    """Rows of one run under one goal noise; of two rows for the same episodes the later one counts.
 
-    `until` drops evaluations after that step, so that a long run can stand beside a shorter one.
+    `goals` is the number of evaluation goals (default: the largest that occurs). `until` drops evaluations after that
+    step, so that a long run can be compared with a shorter one.
     """
-    cells: dict[tuple[int, int, int], float] = {}
-    for row in rows:
-        plain = row.goal_noise == goal_noise and not row.action_noise
-        if plain and row.step > 1 and (seeds is None or row.seed in seeds) and (until is None or row.step <= until):
-            cells[row.seed, row.step, row.goal] = 100.0 * row.success
-    axes = [tuple(sorted({key[axis] for key in cells})) for axis in range(3)]
-    success = np.full([len(a) for a in axes], np.nan)
-    for (seed, step, goal), value in cells.items():
-        success[axes[0].index(seed), axes[1].index(step), axes[2].index(goal)] = value
-    return Scores(axes[0], axes[1], axes[2], success)
+    kept = [
+        row
+        for row in rows
+        if row.goal_noise == goal_noise and not row.action_noise and row.step > 1
+        if (seeds is None or row.seed in seeds) and (until is None or row.step <= until)
+    ]
+    goals = max((row.goal for row in kept), default=0) if goals is None else goals
+    whole = complete(kept, goals)
+    seed_axis, step_axis = (tuple(sorted({getattr(row, name) for row in kept})) for name in ("seed", "step"))
+    success = np.full((len(seed_axis), len(step_axis), goals), np.nan)
+    for row in kept:
+        if (row.seed, row.step) in whole and 1 <= row.goal <= goals:
+            success[seed_axis.index(row.seed), step_axis.index(row.step), row.goal - 1] = 100.0 * row.success
+    return Scores(seed_axis, step_axis, tuple(range(1, goals + 1)), success)

@@ -1,4 +1,4 @@
-"""Optional trackers beside the journals, which are always written: TensorBoard and Weights & Biases.
+"""Optional trackers in addition to the JSONL files, which are always written: TensorBoard and Weights & Biases.
 
 Both work without an account: W&B writes offline unless WANDB_MODE says otherwise.
 """
