@@ -242,5 +242,5 @@ def test_what_would_go_wrong_after_training_is_said_before(folder, tmp_path):
 
 def test_a_pair_that_cannot_work_is_refused_before_data_is_looked_for(tmp_path):
     run = tiny_run("orig", "gcivl", **{"algo.direct": True})
-    with pytest.raises(UserError, match="direct extraction needs a representation with a value"):
+    with pytest.raises(UserError, match="direct extraction needs a representation that learns a value"):
         training.train(run, tmp_path / "run", data_path=tmp_path / "nowhere", quiet=True)
