@@ -20,7 +20,7 @@ def test_preset_is_table_t8():
     run = experiment.preset("4x6", "ideal")
     assert (run.lr, run.discount, run.tau, run.batch_size, run.steps) == (1e-4, 0.95, 0.005, 1024, 1_000_000)
     assert run.algo.hidden == (1024,) * 4 and run.seeds == (0, 1, 2, 3) and run.episodes == 15
-    goals = run.algo.streams["value"]
+    goals = run.algo.roles["value"].goals
     assert (goals.current, goals.geometric, goals.uniform, goals.random) == (0.2, 0, 0.5, 0.3)
     assert run.reached_by == "state" and run.eval_every == 100_000
     assert isinstance(run.rep, Orig) and isinstance(experiment.preset("4x5", "dual").rep, Dual)
