@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-Input = Float[Array, "*E B i"]
+Input = Float[Array, "*M B i"]  # M is E, or nothing where the members share an input
 Weights = Float[Array, "*E i o"]
 Output = Float[Array, "*E B o"]
-Parts = tuple[Float[Array, "*E B _"], ...]  # arrays whose columns stand next to each other in one input
+Parts = tuple[Float[Array, "*M B _"], ...]  # arrays whose columns stand next to each other in one input
 
 
 def plain(x: Input, w: Weights) -> Output:
