@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dualgoal.bench import measure
+from dualgoal.bench.options import Options
 from dualgoal.errors import UserError
 from dualgoal.interface import Frames
 
@@ -17,7 +18,7 @@ KEYS = (
 
 def test_rows_have_the_promised_fields(capsys, quick_compile):
     small = {"reps": ("orig",), "algos": ("gcbc",), "widths": (8,), "batches": (8,), "seconds": 0.02}
-    measure.main(seeds=(2,), parts=True, json=True, **small)
+    measure.run_bench(Options(seeds=(2,), json=True, **small))
     (row,) = json.loads(capsys.readouterr().out)
     assert set(KEYS.split()) <= set(row)
     assert row["seeds"] == 2 and row["batch"] == 8 and row["width"] == 8 and row["peak_bytes"] > 0
@@ -37,6 +38,12 @@ def test_host_batches_follow_the_goal_mix():
     assert isinstance(batch.draws["rep"], Frames)
 
 
-def test_bad_seed_counts_are_refused():
+@pytest.mark.parametrize("bad", [{"seeds": (0,)}, {"widths": (0,)}, {"batches": (8, -1)}])
+def test_sizes_below_one_are_refused(bad):
     with pytest.raises(UserError, match="at least 1"):
-        measure.main(seeds=(0,))
+        measure.run_bench(Options(**bad))
+
+
+def test_an_empty_list_is_refused():
+    with pytest.raises(UserError, match="nothing to measure"):
+        measure.run_bench(Options(reps=()))

@@ -1,20 +1,30 @@
 """The command line: help at once, names checked, one line and exit status 2 for what a user can fix."""
 
-import dataclasses
+import errno
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import textwrap
+import time
 
 import pytest
+import tyro
 
-from dualgoal.cli import main as cli
-from dualgoal.cli import train_flags
-from dualgoal.cli.main import main
-from dualgoal.envs import tasks
+from dualgoal import registry
+from dualgoal.cli import parsing
+from dualgoal.cli.main import VERBS, explain, main
+from dualgoal.cli.train import Train
 from dualgoal.errors import UserError
 from dualgoal.paper import settings
-from dualgoal.runs import config
-from tiny import TASK, flags, make_data, tiny_run, untrained
+from tiny import TASK, dualgoal, flags, make_data, tiny_run, untrained
+
+
+def plain(box):
+    """The text in tyro's frames."""
+    return " ".join(box.replace("│", " ").split())
 
 
 def said(capsys, *words):
@@ -24,31 +34,69 @@ def said(capsys, *words):
 
 
 def parsed(*words):
-    return train_flags.parse_train(list(words), lambda cls, args: cli.parse(cls, args, "train"))
+    return parsing.parse(Train, words, "dualgoal train", "", Train.defaults(words))
+
+
+def configured(*words):
+    return parsed(*words).configuration
 
 
 def test_usage_names_every_verb_and_imports_nothing_heavy():
-    code = "import sys; from dualgoal.cli import main; main(['--help']); "
+    code = "import sys; from dualgoal.cli.main import main; main(['--help']); "
     code += "print([m for m in ('jax', 'mujoco', 'matplotlib', 'imageio', 'tyro', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *usage, heavy = done.stdout.strip().splitlines()
-    assert heavy == "[]" and all(any(f"  {verb} " in line for line in usage) for verb in cli.VERBS)
+    assert heavy == "[]" and all(any(f"  {verb} " in line for line in usage) for verb in VERBS)
 
 
-@pytest.mark.parametrize("verb", [v for v in cli.VERBS if v != "train"])
-def test_every_verb_has_help_for_every_option(capsys, verb):
+def test_the_package_imports_at_once_and_without_jax():
+    code = "import sys, time; began = time.process_time(); import dualgoal; took = time.process_time() - began; "
+    code += "print(took < 0.2, 'jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_of_every_verb_has_help(capsys, verb):
     status, out, _ = said(capsys, *verb.split(), "--help")
-    assert status == 0 and f"usage: dualgoal {verb}" in out
+    assert status == 0 and f"usage: dualgoal {verb}" in out and VERBS[verb].summary in plain(out)
+    options = re.split(r"\n│ (?=\S)", out)[1:]  # the text of an option is indented below it
+    silent = [text for text in options if text.startswith("-") and not re.search(r"\s{2,}\w.*\w", text, re.S)]
+    assert not silent, silent
 
 
 def test_help_of_train_shows_every_option_with_its_default(capsys):
     status, out, _ = said(capsys, "train", "antmaze-giant-navigate-v0", "--rep", "vib", "--algo", "crl", "--help")
     assert status == 0
-    for name in ("batch-size", "eval-every", "rep.beta", "algo.alpha", "track", "video", "direct", "data"):
+    for name in ("batch-size", "eval-every", "rep.beta", "algo.alpha", "track", "video", "data", "separate-cores"):
         assert f"--{name}" in out
-    assert "(default: 0.995)" in out, "the preset's discount for this task"
-    for field in dataclasses.fields(config.Run):
-        assert field.name in ("task", "rep", "algo") or train_flags.field_docs(config.Run)[field.name]
+    assert "(default: 0.995)" in plain(out), "the preset's discount for this task"
+    assert "[OPTIONS] TASK" in out
+    assert "--ema-before-update, --no-ema-before-update" in out, "the text says what the option does, not its negation"
+
+
+# Words and codes that only make sense to those who wrote them.
+CODES = [r"\bsections? \d", r"\b[DAT]\d+\b"]
+COINED = ["way back", "coin", "last words", "deaf", "beside", "goes on", "go on", "at a price", "reference's", "said"]
+
+
+def riddles(text):
+    found = [match.group() for pattern in CODES for match in re.finditer(pattern, plain(text))]
+    return found + [phrase for phrase in COINED if re.search(rf"\b{phrase}\b", plain(text))]
+
+
+@pytest.mark.parametrize("verb", ["", *(verb for verb in VERBS if verb != "train"), "list tasks", "list tables"])
+def test_what_is_printed_needs_no_key(capsys, verb):
+    words = verb.split() if verb.startswith("list ") else [*verb.split(), "--help"]
+    assert not riddles(said(capsys, *words)[1])
+
+
+@pytest.mark.xfail(strict=True, reason="the words of the parts are being rewritten; remove this line then")
+@pytest.mark.parametrize("kind", ["rep", "algo"])
+def test_what_is_printed_about_parts_needs_no_key(capsys, kind):
+    assert not riddles(said(capsys, "list", f"{kind}s")[1])
+    for name in registry.names(kind):
+        assert not riddles(said(capsys, "train", TASK, f"--{kind}", name, "--help")[1]), name
 
 
 @pytest.mark.parametrize(
@@ -57,16 +105,25 @@ def test_help_of_train_shows_every_option_with_its_default(capsys):
         (["trian"], "unknown command 'trian'; did you mean 'train'?"),
         (["data", "make"], "unknown command 'data make'"),
         (["data"], "data needs one of: generate, fetch, info, import"),
-        (["list", "rep"], "invalid choice 'rep'"),
+        (["list", "rep"], "WHAT is 'rep'; did you mean 'reps'?"),
+        (["eval"], "missing: RUN (see dualgoal eval --help)"),
+        (["eval", "a", "b"], "unexpected 'b'"),
+        (["data", "generate", TASK], "missing: --episodes, --out"),
+        (["train"], "the task comes first"),
+        (["train", "--steps", "10", TASK], "the task comes first"),
         (["train", "cube-singel-play-v0"], "unknown task 'cube-singel-play-v0'; did you mean 'cube-single-play-v0'?"),
         (["train", TASK, "--rep", "dula"], "unknown representation 'dula'; did you mean 'dual'?"),
         (["train", TASK, "--algo", "gcvil"], "unknown algorithm 'gcvil'; did you mean 'gcivl'?"),
-        (["train", TASK, "--rep.dmi", "3"], "Unrecognized options: --rep.dmi, 3; did you mean --rep.dim?"),
-        (["train", TASK, "--steps", "many"], "--steps"),
+        (["train", TASK, "--rep.dmi", "3"], "unknown option --rep.dmi; did you mean --rep.dim?"),
+        (["train", TASK, "--steps", "many"], "--steps is 'many'; expected a whole number"),
+        (["train", TASK, "--lr", "fast"], "--lr is 'fast'; expected a number"),
+        (["train", TASK, "--steps"], "--steps needs a value"),
+        (["train", TASK, "--precision", "bf61"], "--precision is 'bf61'; did you mean 'bf16'?"),
         (["train", TASK, "--steps", "0"], "steps is 0; expected at least 1"),
-        (["train", TASK, "--rep.aggregation", "inter"], "unknown aggregation 'inter'; did you mean 'inner'?"),
-        (["train", TASK, "--algo", "crl", "--direct"], "--direct is for --algo gcivl"),
-        (["train", TASK, "--fusion", "late"], "--fusion is for --rep orig"),
+        (["train", TASK, "--rep.aggregation", "inter"], "'inter'; did you mean 'inner'?"),
+        (["train", TASK, "--algo", "crl", "--algo.direct"], "unknown option --algo.direct"),
+        (["train", TASK, "--rep.fusion", "late"], "unknown option --rep.fusion"),
+        (["train", TASK, "--rep", "orig", "--rep.hidden", "8"], "unknown option --rep.hidden"),
         (["train", TASK, "--data", "/nowhere", "--episodes", "0", "--out", "/tmp/x"], "/nowhere"),
         (["eval", "/nowhere"], "/nowhere: not a run directory"),
         (["reproduce", "state_gcvil", "--dry-run"], "unknown table 'state_gcvil'"),
@@ -93,47 +150,42 @@ def test_list(capsys, what):
 @pytest.mark.parametrize("rep, algo", [("dual", "gcivl"), ("vib", "crl"), ("tra", "gcfbc"), ("orig", "gcivl")])
 @pytest.mark.parametrize("task", [TASK, "antmaze-giant-navigate-v0", "visual-scene-play-v0"])
 def test_without_flags_the_run_is_the_preset(task, rep, algo):
-    assert parsed(task, "--rep", rep, "--algo", algo)[0] == settings.preset(task, rep, algo)
+    assert configured(task, "--rep", rep, "--algo", algo) == settings.preset(task, rep, algo)
 
 
 def test_flags_override_the_preset():
-    run, extra = parsed(
+    run = parsed(
         TASK, "--rep=dual", "--algo", "gcivl", "--rep.dim", "128", "--algo.alpha", "3", "--seeds", "1", "2",
         "--no-ema-before-update", "--steps", "1000", "--rep.hidden", "16", "16", "--track", "tensorboard",
         "--video", "--out", "somewhere",
     )  # fmt: skip
     assert (run.rep.dim, run.algo.alpha, run.seeds, run.ema_before_update) == (128, 3.0, (1, 2), False)
     assert run.rep.hidden == (16, 16) and run.eval_every == 100, "evaluations keep their number"
-    assert extra.track == ("tensorboard",) and extra.video and str(extra.out) == "somewhere"
+    assert run.track == ("tensorboard",) and run.video and str(run.out) == "somewhere"
 
 
-def test_columns_of_tables_are_one_flag():
-    direct, _ = parsed("scene-play-v0", "--direct")
+def test_columns_of_tables_are_options():
+    direct = configured("scene-play-v0", "--algo.direct", "--rep.learner", "ivl")
     assert direct.algo.direct and direct.rep.learner == "ivl"
-    late, _ = parsed("visual-puzzle-3x3-play-v0", "--rep", "orig", "--fusion", "late")
+    late = configured("visual-puzzle-3x3-play-v0", "--rep", "orig", "--rep.fusion", "late")
     assert late.rep.fusion == "late"
-    code, _ = parsed("antmaze-giant-navigate-v0", "--rep", "orig", "--source", "code")
+    code = configured("antmaze-giant-navigate-v0", "--rep", "orig", "--source", "code")
     assert code.discount == 0.99
-    assert parsed("cube-single-play-v0", "--rep", "orig", "--rep.hidden", "8", "8")[0].rep == direct_orig()
-
-
-def direct_orig():
-    return settings.preset("cube-single-play-v0", "orig", "gcivl").rep
 
 
 def test_own_data_needs_no_known_task(tmp_path):
-    run, _ = parsed("my-robot", "--data", str(tmp_path), "--steps", "100")
+    run = configured("my-robot", "--data", str(tmp_path), "--steps", "100")
     assert run.task == "my-robot" and run.episodes == 0 and run.log_every == 10
     with pytest.raises(UserError, match="unknown task 'my-robot'"):
         parsed("my-robot")
-    without_preset, _ = parsed("antmaze-medium-stitch-v0", "--data", str(tmp_path))
+    without_preset = configured("antmaze-medium-stitch-v0", "--data", str(tmp_path))
     assert without_preset.episodes == 50, "there is an environment to evaluate in"
 
 
 def test_the_frozen_representation_brings_its_options(tmp_path):
     phi = untrained(tmp_path / "phi", make_data(tmp_path / "data"), "dual", "none")
-    run, _ = parsed(TASK, "--frozen-rep", str(tmp_path / "phi"), "--algo", "gcbc")
-    assert run.rep == phi.rep and run.frozen_rep
+    run = parsed(TASK, "--frozen-rep", str(tmp_path / "phi"), "--algo", "gcbc")
+    assert run.rep == phi.rep and run.frozen_rep and run.rep_name == "dual"
 
 
 def test_train_eval_and_resume_from_the_command_line(tmp_path, capsys, monkeypatch, quick_compile):
@@ -166,13 +218,165 @@ def test_doctor_reports(capsys):
     assert "apt-get install libegl1" in advice and "mujoco<3.5" in advice
 
 
+def test_doctor_does_not_run_code_of_the_current_folder(tmp_path, monkeypatch):
+    from dualgoal.cli import doctor
+
+    (tmp_path / "mujoco.py").write_text("open('ran', 'w')")
+    monkeypatch.chdir(tmp_path)
+    doctor._draws("egl", {})
+    assert not (tmp_path / "ran").exists()
+
+
 def test_python_m_is_the_same_program():
     done = subprocess.run([sys.executable, "-m", "dualgoal", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == __import__("dualgoal").__version__
-    assert tasks.get(TASK)
+
+
+def test_tyro_tells_what_is_wrong():
+    """One function reads a private module of tyro; a version without it prints several lines, which users can read."""
+    from tyro import _errors
+
+    assert hasattr(_errors, "on_parse_error"), f"tyro {tyro.__version__} has no hook any more; 1.0.16 had one"
+    names = ("UnrecognizedArgs", "MissingArgs", "InvalidChoice", "BadValue", "InstantiationFailure")
+    assert not [name for name in names if not hasattr(_errors, name)], tyro.__version__
+
+
+def test_without_the_hook_tyro_speaks_for_itself(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tyro._errors", None)
+    monkeypatch.delattr(tyro, "_errors")
+    status, _, err = said(capsys, "list", "rep")
+    assert status == 2 and "rep" in err
 
 
 def test_whatever_a_message_quotes_it_is_one_line():
-    from dualgoal.errors import UserError
-
     assert str(UserError("'a\nb\x1b[31m' is damaged")) == "'a\\nb\\x1b[31m' is damaged"
+
+
+@pytest.mark.parametrize(
+    "problem, line",
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device", "x/metrics.jsonl"),
+            "x/metrics.jsonl: No space left on device",
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device (free some space"),
+        (PermissionError(errno.EACCES, "Permission denied", b"run/lock"), "run/lock: Permission denied"),
+        (TimeoutError("timed out"), "timed out"),
+        (MemoryError("Unable to allocate 8 GiB"), "not enough memory (Unable to allocate 8 GiB)"),
+        (RecursionError("maximum recursion depth"), "nested too deeply"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate"), "not enough memory"),
+    ],
+)
+def test_what_the_machine_refuses_is_one_line_too(capsys, monkeypatch, problem, line):
+    from dualgoal.cli import listing
+
+    def refuse(what):
+        raise problem
+
+    monkeypatch.setattr(listing, "entries", refuse)
+    status, out, err = said(capsys, "list", "reps")
+    assert status == 2 and not out and line in err and err.startswith("dualgoal: ") and err.count("\n") == 1
+    monkeypatch.setenv("DUALGOAL_DEBUG", "1")
+    with pytest.raises(type(problem)):
+        main(["list", "reps"])
+
+
+def test_defects_keep_their_traceback(monkeypatch):
+    from dualgoal.cli import listing
+
+    monkeypatch.setattr(listing, "entries", lambda what: {}[what])
+    with pytest.raises(KeyError):
+        main(["list", "reps"])
+    assert explain(RuntimeError("dictionary changed size during iteration")) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["data", "generate", TASK, "--episodes", "1", "--workers", "1", "--quiet", "--out", "FILE"],
+        ["data", "import", "SOURCE", "--out", "FILE/x"],
+        ["data", "info", "FILE/x.npz"],
+        ["data", "fetch", TASK, "--mirror", "http://127.0.0.1:9", "--out", "FILE/x", "--quiet"],
+        ["train", TASK, "--data", "DATA", "--out", "FILE", "--episodes", "0", "--steps", "1"],
+        ["train", TASK, "--data", "DATA", "--out", "FILE/x", "--episodes", "0", "--steps", "1"],
+        ["eval", "FILE"],
+        ["report", "DATA", "--out", "FILE/r.html"],
+        ["results", "--folder", "FILE", "--out", "FILE/page.md"],
+        ["export", "FILE", "--out", "x.safetensors"],
+        ["theory", "--plot", "FILE/x"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_file_where_a_folder_belongs(tmp_path, capsys, monkeypatch, quick_compile, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "FILE").write_text("a file")
+    source = make_data(tmp_path / "DATA")
+    words = [str(source / f"{TASK}.npz") if word == "SOURCE" else word for word in words]
+    status, _, err = said(capsys, *words)
+    assert status == 2 and err.startswith("dualgoal: ") and err.count("\n") == 1 and "FILE" in err, err
+
+
+def tiny_words(folder):
+    return [*flags(tiny_run()), "--data", str(make_data(folder / "data")), "--out", str(folder / "run")]
+
+
+def test_a_closed_pipe_does_not_stop_training(tmp_path):
+    program = dualgoal(*tiny_words(tmp_path), cache=tmp_path)
+    assert program.stdout.readline()
+    program.stdout.close()
+    assert program.wait(timeout=240) == 0
+    assert (tmp_path / "run" / "checkpoints" / "step-000000040.json").is_file()
+
+
+def test_a_failure_is_one_even_if_nobody_reads(tmp_path):
+    code = "import os, sys; from dualgoal.cli.main import main; os.close(0); sys.exit(main())"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code, "eval", "/nowhere"], stdout=writer, stderr=writer)
+    assert done.returncode == 2
+    done = subprocess.run([sys.executable, "-c", code, "list", "tasks"], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_output_on_a_full_disk_is_not_a_success():
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "dualgoal", "list", "tasks"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr == "dualgoal: output was lost: No space left on device\n"
+
+
+def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_lost():
+    code = """
+        import dataclasses, gc, os, signal, sys, time
+        from dualgoal.cli import main, verb
+
+        @dataclasses.dataclass(frozen=True)
+        class Wait(verb.Verb):
+            def run(self):
+                def callback(*_):
+                    gc.callbacks.remove(callback)
+                    os.kill(os.getpid(), signal.SIGINT)
+                    time.sleep(0)
+                gc.callbacks.append(callback)
+                gc.collect()
+                time.sleep(20)
+
+        main.Entry.load = lambda entry: Wait
+        sys.argv = ["dualgoal", "doctor"]
+        sys.exit(main.main())
+    """
+    words = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=15)
+    assert (done.returncode, done.stderr) == (130, "dualgoal: stopped: dualgoal doctor\n")
+
+
+@pytest.mark.parametrize("delay", [0.4, 0.9, 1.5])
+def test_ctrl_c_while_starting_ends_with_one_line(tmp_path, delay):
+    program = dualgoal(*tiny_words(tmp_path), cache=tmp_path)
+    time.sleep(delay)
+    program.send_signal(signal.SIGINT)
+    out, _ = program.communicate(timeout=60)
+    assert program.returncode == 130 and "Traceback" not in out and "stopped" in out.splitlines()[-1], out

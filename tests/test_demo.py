@@ -22,8 +22,11 @@ def test_interval_is_wilsons():
 
 def test_summary_says_whether_the_intervals_are_apart():
     text = demo.summary({"dual": rows(4), "orig": rows(5), "random": rows(0)})
-    assert "Dual is 40 points above chance; the intervals are apart" in text and "[30.9, 49.8]  of 100" in text
-    assert "not apart" in demo.summary({"dual": rows(4), "random": rows(4)})
+    assert (
+        "Dual is 40 points better than random actions; the intervals do not overlap" in text
+        and "[30.9, 49.8]  of 100" in text
+    )
+    assert "the intervals overlap" in demo.summary({"dual": rows(4), "random": rows(4)})
 
 
 def test_parts_fit_together(tmp_path, monkeypatch, capsys, quick_compile):
@@ -38,7 +41,7 @@ def test_parts_fit_together(tmp_path, monkeypatch, capsys, quick_compile):
         journal.close()
 
     monkeypatch.setattr(training, "train", instead)
-    page = demo.demo(tmp_path, workers=1, data_episodes=1, steps=20)
+    page = demo.run_demo(tmp_path, workers=1, data_episodes=1, steps=20)
     said = capsys.readouterr().out
     assert "Dual + GCIVL     30.0 %" in said and "random actions" in said and "of 10 episodes" in said
     assert page.read_text().startswith("<!doctype html>") or "<html" in page.read_text()

@@ -1,4 +1,4 @@
-"""Cores: a device each for training; with `--pin`, every thread on its half and JAX not started before that."""
+"""Cores: a device each for training; with `--separate-cores`, every thread on its half before JAX starts."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def test_pinned_training_binds_all_threads_before_jax_starts_its_own():
 
         threading.Thread(target=threading.Event().wait, daemon=True).start()
         training.load_data = look
-        cli.main(["train", "pointmaze-medium-navigate-v0", "--pin", "--episodes", "0"])
+        cli.main(["train", "pointmaze-medium-navigate-v0", "--separate-cores", "--episodes", "0"])
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
     found = json.loads(done.stdout)

@@ -6,8 +6,9 @@
 The two sides of a ratio take turns and the middle ratio of the rounds is the result; all rounds are printed. Rounds are
 many and short, because on a shared machine the same work on a core of its own can take half as long again ten seconds
 later: in few long ones, two workers had 1.8 to 2.5 times the throughput of one. Training is the demo's small preset in
-a process that takes its half of the cores before JAX starts, as `train --pin` does; its evaluation worker lives on the
-other half and is held (SIGSTOP) while training is measured alone. Say on what machine, and that it was idle.
+a process that takes its half of the cores before JAX starts, as `train --separate-cores` does; its evaluation worker
+lives on the other half and is held (SIGSTOP) while training is measured alone. Say on what machine, and that it was
+idle.
 """
 
 import argparse

@@ -65,6 +65,7 @@ class Hardware:
 
 
 Precision = typing.Literal["float32", "tf32", "bf16"]
+PrecisionOption = typing.Literal["auto", "float32", "tf32", "bf16"]  # what users choose from; `arithmetic` resolves it
 
 
 def arithmetic(precision: str, observation_shape: Sequence[int]) -> Precision:

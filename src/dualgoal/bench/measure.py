@@ -1,17 +1,17 @@
-"""Speed as ratios, measured in one run on whatever device is there.
+"""How fast training is, as ratios that can be compared between machines.
 
-Each row times the training loop of one combination against a baseline in the same process that works as the reference
-implementation does: it samples with NumPy on the host, copies a batch over and calls one compiled update per step, for
-one seed. A row also says what the loop costs to compile and to hold, what share of a plain matrix product's speed it
-reaches, and which part of a step takes how long. Data are random numbers of a task's sizes.
+Each row times the training loop of one combination against a baseline in the same process that works as the released
+code does: it samples with NumPy on the host, copies a batch to the device and calls one compiled update per step, for
+one seed. A row also has the time to compile the loop, the memory it needs, its share of the speed of a plain matrix
+product, and the time of each part of a step. The data are random numbers of a task's sizes.
 """
 
 import functools
-import json as jsonlib
+import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from jax.extend.core import jaxprs_in_params
 
 from dualgoal import machine
 from dualgoal.agent import Agent, State
-from dualgoal.bench import trace as profile
+from dualgoal.bench.options import Options
+from dualgoal.bench.trace import Cost, kernels_by_kind
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
 from dualgoal.interface import Batch, Frames, Goals, Spec, Stream, with_options
@@ -32,9 +33,8 @@ from dualgoal.paper import settings
 from dualgoal.sampler import shared_draws
 from dualgoal.streams import GoalMix, Transitions, Window
 
-SECONDS = 2.0  # per timing, about
 ROWS_PIXELS = 20_000  # a full pixel set is 12 GB; drawing rows costs the same from a smaller one
-TRACED = 20  # steps in a profile
+TRACED_STEPS = 20
 PARTS = ("sampling", "forward", "backward", "optimiser and targets")
 
 
@@ -121,9 +121,9 @@ def host_batch(host: Host, streams: dict[str, Stream], spec: Spec, rng: np.rando
 Advance = Callable[[int], Any]  # takes this many steps and returns something to wait for
 
 
-def per_step(loops: Mapping[str, Advance], seconds: float = SECONDS) -> dict[str, float]:
-    """Seconds per step of each loop: the best of three rounds in which they take turns, so that a machine that slows
-    down or speeds up meanwhile does so for all of them."""
+def per_step(loops: Mapping[str, Advance], seconds: float) -> dict[str, float]:
+    """Seconds per step of each loop: the best of three rounds in which the loops take turns, so that a machine that
+    slows down or speeds up does so for all of them."""
 
     def clock(advance: Advance, steps: int) -> float:
         began = time.perf_counter()
@@ -138,7 +138,7 @@ def per_step(loops: Mapping[str, Advance], seconds: float = SECONDS) -> dict[str
 
 
 def baseline_of(agent: Agent, host: Host) -> Advance:
-    """The reference's loop, one seed."""
+    """The loop of the released code, for one seed."""
     step = jax.jit(agent.update_on, donate_argnums=0)
     init = jax.jit(agent.init, compiler_options=quick_compile_options())
     state, key, rng = init(random.key(0)), random.key(0), np.random.default_rng(0)
@@ -153,7 +153,7 @@ def baseline_of(agent: Agent, host: Host) -> Advance:
 
 
 def parts_of(program: TrainingLoop, data: Transitions) -> dict[str, Advance]:
-    """Loops that do one part of a step more than the one before."""
+    """Loops that each do one more part of a step than the one before, so that differences are the parts."""
     agent, state = program.agent, program.init()
 
     def sampled(state: State, data: Transitions, key, step):
@@ -184,23 +184,24 @@ def parts_of(program: TrainingLoop, data: Transitions) -> dict[str, Advance]:
 
 @functools.cache
 def matmul_tflops(precision: str) -> float:
-    """Tera-operations per second of a plain square product in this precision: the yardstick."""
+    """Tera-operations per second of a large square matrix product in this precision."""
     size = 8192 if jax.default_backend() == "gpu" else 1024
     x = random.normal(random.key(0), (size, size), jnp.bfloat16 if precision == "bf16" else jnp.float32)
     with jax.default_matmul_precision("float32" if precision == "float32" else "tensorfloat32"):
         chain = jax.jit(lambda x, n: jax.lax.fori_loop(0, n, lambda i, y: (y @ x) * 0.01, x))
         product = {"product": lambda steps: chain(x, jnp.int32(steps))}
-        return 2 * size**3 / per_step(product, 0.6)["product"] / 1e12
+        return 2 * size**3 / per_step(product, seconds=0.6)["product"] / 1e12
 
 
 def operations(agent: Agent, data: Transitions) -> float:
-    """Floating-point operations of one update's matrix products and convolutions, counted on its own trace: before the
-    compiler removes what is computed twice."""
+    """Floating-point operations in the matrix products and convolutions of one update, counted in its trace, which is
+    before the compiler removes what is computed twice."""
     state = jax.eval_shape(agent.init, random.key(0))
-    return count(jax.make_jaxpr(agent.update)(state, data, random.key(0)).jaxpr)
+    return operations_in(jax.make_jaxpr(agent.update)(state, data, random.key(0)).jaxpr)
 
 
-def count(jaxpr: Any) -> float:
+def operations_in(jaxpr: Any) -> float:
+    """The same for any trace, those inside it included."""
     total = 0.0
     for equation in jaxpr.eqns:
         shape = equation.outvars[0].aval.shape
@@ -210,14 +211,51 @@ def count(jaxpr: Any) -> float:
         elif equation.primitive.name == "conv_general_dilated":
             kernel, spec = equation.invars[1].aval.shape, equation.params["dimension_numbers"].rhs_spec
             total += 2 * math.prod(shape) * math.prod(kernel) / kernel[spec[0]]
-        total += sum(count(inner) for inner in jaxprs_in_params(equation.params))
+        total += sum(operations_in(inner) for inner in jaxprs_in_params(equation.params))
     return total
 
 
-def measure(
-    case: Case, *, seconds: float = SECONDS, baseline: Advance | None = None, parts: bool = False, trace=None
-) -> dict:
-    """One row."""
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one case."""
+
+    task: str
+    rep: str
+    algo: str
+    seeds: int
+    precision: str
+    batch: int
+    width: int
+    ms_per_step: float
+    ms_per_step_per_seed: float
+    steps_per_second: float
+    baseline_ms: float | None
+    ratio: float | None  # how many times as fast as the baseline, per seed
+    compile_s: float
+    peak_bytes: int
+    tflops: float
+    matmul_tflops: float
+    share: float  # of the speed of a plain matrix product
+    device: str
+    devices: int
+    parts_ms: dict[str, float] | None
+    kernels: dict[str, Cost] | None
+
+    def __str__(self) -> str:
+        ratio = f"{self.ratio:6.1f}x of {self.baseline_ms:.3f} ms" if self.ratio else ""
+        lines = [
+            f"{f'{self.rep} + {self.algo}':15s} {self.seeds:2d} seeds {self.precision:8s} batch {self.batch:4d} "
+            f"width {self.width:4d} {self.ms_per_step:9.3f} ms/step {self.ms_per_step_per_seed:8.3f} per seed {ratio} "
+            f"{100 * self.share:5.1f} % of matmul, compile {self.compile_s:.1f} s, {self.peak_bytes / 1e6:.0f} MB"
+        ]
+        lines += [f"    {part:22s} {ms:8.3f} ms" for part, ms in (self.parts_ms or {}).items()]
+        for kind, cost in (self.kernels or {}).items():
+            lines.append(f"    {kind:26s} {cost.us:8.1f} us in {cost.launches:5.1f} launches")
+        return "\n".join(lines)
+
+
+def time_case(case: Case, options: Options, baseline: Advance | None = None, trace: Path | None = None) -> Row:
+    """Compile and time one case, together with the baseline if there is one."""
     agent, host = case.agent(), rows_of(case.task)
     index = (jnp.asarray(host.starts, jnp.int32), jnp.asarray(host.ends, jnp.int32))
     data = Transitions(jnp.asarray(host.observations), jnp.asarray(host.actions), *index)
@@ -235,103 +273,71 @@ def measure(
         return state
 
     loops = {"step": advance, **({"baseline": baseline} if baseline else {})}
-    if parts:
+    if options.parts:
         loops |= parts_of(program, placed)
-    times = per_step(loops, seconds)
+    times = per_step(loops, options.seconds)
     if trace is not None:
         with jax.profiler.trace(str(trace)):
-            jax.block_until_ready(advance(TRACED))
+            jax.block_until_ready(advance(TRACED_STEPS))
     step, slow = times["step"], times.get("baseline")
     peak, flops = matmul_tflops(case.precision), operations(agent, data) * case.seeds
-    row = {
-        "task": case.task, "rep": case.rep, "algo": case.algo, "seeds": case.seeds, "precision": case.precision,
-        "batch": agent.spec.batch_size, "width": case.width,
-        "ms_per_step": step * 1e3, "ms_per_step_per_seed": step * 1e3 / case.seeds, "steps_per_second": 1 / step,
-        "baseline_ms": slow and slow * 1e3, "ratio": slow and slow / (step / case.seeds), "compile_s": compile_s,
-        "peak_bytes": memory.argument_size_in_bytes + memory.temp_size_in_bytes,
-        "tflops": flops / step / 1e12, "matmul_tflops": peak, "share": flops / step / 1e12 / peak,
-        "device": jax.devices()[0].device_kind, "devices": program.mesh.size,
-        "parts_ms": None, "kernels": trace and profile.kernels(trace, TRACED),
-    }  # fmt: skip
-    if parts:
-        ends = [0.0, *(1e3 * times[name] for name in PARTS[:-1]), step * 1e3]
-        row["parts_ms"] = {name: b - a for name, a, b in zip(PARTS, ends[:-1], ends[1:], strict=True)}
-    return row
+    return Row(
+        task=case.task, rep=case.rep, algo=case.algo, seeds=case.seeds, precision=case.precision,
+        batch=agent.spec.batch_size, width=case.width,
+        ms_per_step=step * 1e3, ms_per_step_per_seed=step * 1e3 / case.seeds, steps_per_second=1 / step,
+        baseline_ms=slow and slow * 1e3, ratio=slow and slow / (step / case.seeds), compile_s=compile_s,
+        peak_bytes=memory.argument_size_in_bytes + memory.temp_size_in_bytes,
+        tflops=flops / step / 1e12, matmul_tflops=peak, share=flops / step / 1e12 / peak,
+        device=jax.devices()[0].device_kind, devices=program.mesh.size,
+        parts_ms=_differences(times) if options.parts else None,
+        kernels=None if trace is None else kernels_by_kind(trace, TRACED_STEPS),
+    )  # fmt: skip
 
 
-def bench(
-    cases: Sequence[Case],
-    *,
-    seconds: float = SECONDS,
-    baseline: bool = True,
-    parts: bool = False,
-    trace: Path | None = None,
-    show: Callable[[dict], None] = lambda row: print(line(row), flush=True),
-) -> list[dict]:
-    """Rows of several cases; a baseline is compiled once for all rows of equal agents, and measured with each."""
-    rows: list[dict] = []
+def _differences(times: Mapping[str, float]) -> dict[str, float]:
+    """Milliseconds of each part of a step, from the loops of `parts_of`."""
+    ends = [0.0, *(1e3 * times[name] for name in PARTS[:-1]), 1e3 * times["step"]]
+    return {name: b - a for name, a, b in zip(PARTS, ends[:-1], ends[1:], strict=True)}
+
+
+def cases_of(options: Options) -> list[Case]:
+    """Every combination of the lists."""
+    for name in ("seeds", "batches", "widths"):
+        if min(getattr(options, name), default=1) < 1:
+            raise UserError(f"{name} are {list(getattr(options, name))}; expected numbers of at least 1")
+    shape = tasks.get(options.task).observation_shape
+    if not (options.reps and options.algos and options.seeds and options.precisions and options.widths):
+        raise UserError("nothing to measure: each of --reps, --algos, --seeds, --precisions, --widths needs a value")
+    return [
+        Case(options.task, rep, algo, seeds, machine.arithmetic(precision, shape), batch, width)
+        for rep in options.reps
+        for algo in options.algos
+        for width in options.widths
+        for batch in (options.batches or (None,))
+        for precision in options.precisions
+        for seeds in options.seeds
+    ]
+
+
+def measured(options: Options) -> Iterator[Row]:
+    """A row per case. A baseline is compiled once for all rows of equal agents, and timed with each."""
 
     @functools.cache
     def shared(case: Case) -> Advance:
         return baseline_of(case.agent(), rows_of(case.task))
 
-    for n, case in enumerate(cases):
-        slow = shared(replace(case, seeds=1)) if baseline else None
-        rows.append(measure(case, seconds=seconds, baseline=slow, parts=parts, trace=trace if n == 0 else None))
-        show(rows[-1])
-    return rows
+    for n, case in enumerate(cases_of(options)):
+        slow = shared(replace(case, seeds=1)) if options.baseline else None
+        yield time_case(case, options, slow, options.trace if n == 0 else None)
 
 
-def line(row: dict) -> str:
-    """A row for people."""
-    name = f"{row['rep']} + {row['algo']}"
-    size = f"{row['seeds']:2d} seeds {row['precision']:8s} batch {row['batch']:4d} width {row['width']:4d}"
-    speed = f"{row['ms_per_step']:9.3f} ms/step {row['ms_per_step_per_seed']:8.3f} per seed"
-    ratio = f"{row['ratio']:6.1f}x of {row['baseline_ms']:.3f} ms" if row["ratio"] else ""
-    cost = f"{100 * row['share']:5.1f} % of matmul, compile {row['compile_s']:.1f} s, {row['peak_bytes'] / 1e6:.0f} MB"
-    parts = "".join(f"\n    {part:22s} {ms:8.3f} ms" for part, ms in (row["parts_ms"] or {}).items())
-    kernels = "".join(
-        f"\n    {kind:26s} {cost['us']:8.1f} us in {cost['launches']:5.1f} launches"
-        for kind, cost in (row["kernels"] or {}).items()
-    )
-    return f"{name:15s} {size} {speed} {ratio} {cost}{parts}{kernels}"
-
-
-def main(
-    *,
-    task: str = "cube-single-play-v0",
-    reps: Sequence[str] = ("dual",),
-    algos: Sequence[str] = ("gcivl",),
-    seeds: Sequence[int] = (1,),
-    precisions: Sequence[str] = ("auto",),
-    batches: Sequence[int] = (),
-    widths: Sequence[int] = (512,),
-    seconds: float = SECONDS,
-    baseline: bool = True,
-    parts: bool = True,
-    json: bool = False,
-    trace: Path | None = None,
-) -> list[dict]:
-    """Every combination of the given lists; prints a table, or JSON."""
+def run_bench(options: Options) -> None:
+    """Print each row as soon as it is measured, so that an interruption keeps the rows before it."""
     machine.a_device_per_core()
-    if not all(seeds) or min(seeds) < 1:
-        raise UserError(f"seeds {list(seeds)}: expected numbers of seeds of at least 1")
-    cases = [
-        Case(task, rep, algo, count, machine.arithmetic(precision, tasks.get(task).observation_shape), batch, width)
-        for rep in reps
-        for algo in algos
-        for width in widths
-        for batch in (batches or (None,))
-        for precision in precisions
-        for count in seeds
-    ]
-    if not json:
-        return bench(cases, seconds=seconds, baseline=baseline, parts=parts, trace=trace)
-    opening = iter(["["])  # a row is printed when it is there: what is interrupted has the rows before
-
-    def show(row: dict) -> None:
-        print(next(opening, ","), jsonlib.dumps(row, indent=1), flush=True)
-
-    rows = bench(cases, seconds=seconds, baseline=baseline, parts=parts, trace=trace, show=show)
+    if not options.json:
+        for row in measured(options):
+            print(row, flush=True)
+        return
+    for n, row in enumerate(measured(options)):
+        print("," if n else "[", json.dumps(asdict(row), indent=1), flush=True)
     print("]")
-    return rows

@@ -1,12 +1,13 @@
-"""Where a step's time goes on a GPU, by kernel, from the trace that JAX's profiler writes."""
+"""Where the time of a training step goes on a GPU, by kind of kernel, from the trace that JAX's profiler writes."""
 
 import gzip
 import json
 import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
-KINDS = (  # the first that fits a kernel's name
+KINDS = (  # kinds of kernels, and patterns of their names; the first that matches counts
     ("activations, forward", r"^activate(?!_back)"),
     ("activations, backward", r"^activate_back"),
     ("matrix products", r"gemm|nvjet|cutlass|xmma|dot"),
@@ -18,11 +19,19 @@ KINDS = (  # the first that fits a kernel's name
 )
 
 
-def kernels(folder: Path, steps: int) -> dict[str, dict[str, float]] | None:
-    """Microseconds and launches per step by kind, the most expensive first; None if no GPU was traced.
+@dataclass(frozen=True)
+class Cost:
+    """Of the kernels of one kind, per step."""
 
-    Kernels that run side by side each count in full, so the sum may exceed the time of a step. The names are the
-    compiler's; what the optimiser does is mostly in its `loop_add` loops.
+    us: float  # microseconds
+    launches: float
+
+
+def kernels_by_kind(folder: Path, steps: int) -> dict[str, Cost] | None:
+    """The cost of each kind, the most expensive first; None if no GPU was traced.
+
+    Kernels that run at the same time each count in full, so the sum may exceed the time of a step. The compiler chooses
+    the names; most of what the optimiser does is in its `loop_add` loops.
     """
     files = sorted(folder.rglob("*.trace.json.gz"), key=lambda file: file.stat().st_mtime)
     if not files:
@@ -41,5 +50,5 @@ def kernels(folder: Path, steps: int) -> dict[str, dict[str, float]] | None:
             kind = next((kind for kind, pattern in KINDS if re.search(pattern, event["name"])), "everything else")
             microseconds[kind] += event["dur"]
             launches[kind] += 1
-    found = {kind: {"us": us / steps, "launches": launches[kind] / steps} for kind, us in microseconds.most_common()}
+    found = {kind: Cost(us / steps, launches[kind] / steps) for kind, us in microseconds.most_common()}
     return found or None

@@ -1,15 +1,17 @@
-"""The whole way on a small maze in a few minutes: data, two trainings, evaluation, comparison with chance, a report.
+"""`dualgoal demo`: everything on a small maze in a few minutes, from making data to a report.
 
-Not the paper's settings: narrow networks, large steps and fast targets learn enough in 16,000 steps on two
-cores to be far above chance. The presets of `dualgoal train` are the paper's.
+These are not the paper's settings: narrow networks, a large learning rate and fast target networks learn enough in
+16,000 steps on two cores to be far better than random actions.
 """
 
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from dualgoal.cli.parsing import unset
+from dualgoal.cli.verb import Verb
 from dualgoal.paper import settings
 from dualgoal.runs.rows import EvalRow
 
@@ -24,13 +26,27 @@ SMALL_REP: dict[str, dict[str, Any]] = {"dual": {"rep.hidden": [64, 64], "rep.di
 TITLES = {"dual": "Dual + GCIVL", "orig": "Orig + GCIVL", "random": "random actions"}
 
 
-def demo(out: str | Path = "demo", *, workers: int | None = None, **changes: Any) -> Path:
+@dataclass(frozen=True)
+class Demo(Verb):
+    """Trains Dual + GCIVL and Orig + GCIVL, compares both with random actions, and writes a report. The networks are
+    small and the training is short; these are not the paper's settings."""
+
+    out: Path = Path("demo")
+    """Folder for everything."""
+    workers: Annotated[int | None, unset("all cores", "INT")] = None
+    """Number of processes that make data and evaluate."""
+
+    def run(self) -> None:
+        run_demo(self.out, workers=self.workers)
+
+
+def run_demo(out: Path, *, workers: int | None = None, **changes: Any) -> Path:
     """Do everything below `out` and return the report. `changes` make it smaller, for tests."""
     from dualgoal.collect import generate
-    from dualgoal.report import page as report
+    from dualgoal.report import page
     from dualgoal.runs import directory, evaluation, training
 
-    out, began = Path(out), time.monotonic()
+    began = time.monotonic()
     say = lambda text: print(f"[{time.monotonic() - began:4.0f} s] {text}", flush=True)
     episodes = changes.pop("data_episodes", DATA_EPISODES)
     say(f"making {episodes} episodes of {TASK}")
@@ -38,33 +54,35 @@ def demo(out: str | Path = "demo", *, workers: int | None = None, **changes: Any
     rows: dict[str, list[EvalRow]] = {}
     for rep, options in SMALL_REP.items():
         run = settings.preset(TASK, rep, "gcivl", **(SMALL | options | changes))
-        say(f"training {TITLES[rep]}, {len(run.seeds)} seeds at once, {run.steps:,} steps")
+        say(f"training {TITLES[rep]}: {len(run.seeds)} seeds at the same time, {run.steps:,} steps")
         training.train(run, out / rep, data_path=out / "data", workers=workers)
         rows[rep] = [row for row in directory.evaluations(out / rep) if row.step == run.steps]
-    say("how far does chance get?")
+    say("evaluating random actions, for comparison")
     rows["random"] = evaluation.evaluate(out / "dual", random=True, workers=workers)
-    page = report.report([out / rep for rep in SMALL_REP], out / "report.html", data_path=out / "data")
+    report = page.report([out / rep for rep in SMALL_REP], out / "report.html", data_path=out / "data")
     print(summary(rows))
-    say(f"open {page}")
-    return page
+    say(f"open {report}")
+    return report
 
 
 def summary(rows: dict[str, list[EvalRow]]) -> str:
-    """Success with 95 % intervals, and whether Dual is clear of chance."""
-    lines = [f"success on {TASK}, all tasks and seeds together, with 95 % intervals"]
+    """Success with 95 % confidence intervals, and whether Dual is clearly better than random actions."""
+    lines = [f"success rate on {TASK} over all goals and seeds, with 95 % confidence intervals"]
     ranges = {name: interval(found) for name, found in rows.items()}
     for name, (mean, low, high) in ranges.items():
         count = sum(row.episodes for row in rows[name])
         lines.append(f"  {TITLES[name]:<15} {mean:5.1f} %  [{low:.1f}, {high:.1f}]  of {count} episodes")
     gain = ranges["dual"][0] - ranges["random"][0]
     apart = ranges["dual"][1] > ranges["random"][2]
-    lines.append(f"  Dual is {gain:.0f} points above chance; the intervals are {'apart' if apart else 'not apart'}")
+    overlap = "do not overlap" if apart else "overlap"
+    lines.append(f"  Dual is {gain:.0f} points better than random actions; the intervals {overlap}")
     return "\n".join(lines)
 
 
-def interval(rows: Sequence[EvalRow], z: float = 1.96) -> tuple[float, float, float]:
-    """Mean success in percent and its Wilson interval over all episodes."""
-    n, k = sum(row.episodes for row in rows), sum(row.successes for row in rows)
-    centre, width = (k + z * z / 2) / (n + z * z), z / (n + z * z) * math.sqrt(k * (n - k) / n + z * z / 4)
-    percent: Callable[[float], float] = lambda x: 100 * min(max(x, 0.0), 1.0)
-    return percent(k / n), percent(centre - width), percent(centre + width)
+def interval(rows: Sequence[EvalRow]) -> tuple[float, float, float]:
+    """Mean success in percent and its 95 % Wilson interval over all episodes."""
+    from scipy.stats import binomtest
+
+    episodes, successes = sum(row.episodes for row in rows), sum(row.successes for row in rows)
+    found = binomtest(successes, episodes).proportion_ci(method="wilson")
+    return 100 * successes / episodes, 100 * found.low, 100 * found.high

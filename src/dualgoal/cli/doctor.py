@@ -1,28 +1,40 @@
-"""What this machine can do: versions, devices, rendering, memory and disk, and one line for each missing thing."""
+"""`dualgoal doctor`: what this machine can do, and one line of advice for each thing that is missing."""
 
 import os
 import platform
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dualgoal import machine
+from dualgoal.cli.verb import Verb, show
 
 GIB = 2**30
-_EXTRAS = {"tensorboardX": "track", "wandb": "track", "minari": "minari"}
+_EXTRAS = {"tensorboardX": "track", "wandb": "track", "minari": "minari"}  # package: extra that installs it
+
+
+@dataclass(frozen=True)
+class Doctor(Verb):
+    """Each missing thing comes with the line that repairs it."""
+
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        show(examine(), self.json, text)
 
 
 def examine() -> dict[str, Any]:
-    """Everything, as plain values; 'advice' holds the lines that fix what is missing."""
-    devices = _devices()
+    """Everything, as plain values; 'advice' holds a line for each thing to repair."""
     found: dict[str, Any] = {
         "versions": machine.versions(),
         "extras": {name: machine.version(name) for name in _EXTRAS},
         "system": f"{platform.platform()} {platform.machine()}",
         "cores": machine.cores(),
-        "devices": devices,
+        "devices": _devices(),
         "rendering": _rendering(),
         "memory": {"free_gib": _free_memory()},
         "disk": _disk(),
@@ -46,32 +58,34 @@ def _devices() -> list[dict[str, Any]]:
 
 
 def _rendering() -> dict[str, Any]:
-    """Each backend tried in a process of its own: a wrong one can take the process down with it."""
-    from dualgoal.envs import rendering as render
+    """Each backend is tried in a process of its own, because a broken one can crash the process."""
+    from dualgoal.envs import rendering
 
-    lacks = render.missing() if platform.system() == "Linux" else {}
-    return {"chosen": render.choose() or "default", "backends": {b: _draws(b, lacks) for b in ("egl", "osmesa")}}
+    lacks = rendering.missing() if platform.system() == "Linux" else {}
+    return {"chosen": rendering.choose() or "default", "backends": {b: _draws(b, lacks) for b in ("egl", "osmesa")}}
 
 
 def _draws(backend: str, lacks: dict[str, str]) -> str:
+    """Whether this backend can render, in a few words."""
     if backend in lacks:
         return f"missing {lacks[backend]}"
     code = (
         "import mujoco; m = mujoco.MjModel.from_xml_string('<mujoco><worldbody/></mujoco>');"
         "r = mujoco.Renderer(m, 8, 8); r.update_scene(mujoco.MjData(m)); r.render(); r.close()"
     )
+    command = [sys.executable, "-P", "-c", code]  # -P: a mujoco.py in the current folder is not MuJoCo
     environment = {**os.environ, "MUJOCO_GL": backend}
     try:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     except subprocess.TimeoutExpired:
-        return "does not answer"
+        return "does not respond"
     if done.returncode == 0:
         return "works"
     return f"fails: {(done.stderr.strip().splitlines() or ['no message'])[-1][:120]}"
 
 
 def _free_memory() -> float | None:
-    """What new processes can have, where the system says."""
+    """Memory that new processes can have, in GiB; None where the system does not say."""
     info = Path("/proc/meminfo")
     if not info.exists():
         return None
@@ -91,21 +105,23 @@ def _advice(found: dict[str, Any]) -> list[str]:
     lines = []
     if all(device["platform"] == "cpu" for device in found["devices"]):
         if shutil.which("nvidia-smi"):
-            lines.append("an NVIDIA GPU is here but JAX does not use it: pip install 'dualgoal[cuda12]' (or cuda13)")
+            lines.append("JAX does not use the NVIDIA GPU: pip install 'dualgoal[cuda12]' (or cuda13)")
         else:
-            lines.append("no accelerator: the paper's runs take hours on a GPU and days here; small runs are fine")
+            lines.append(
+                "no GPU or TPU: a full-size run takes days on this machine and hours on a GPU; small runs are fine"
+            )
     mujoco = found["versions"].get("mujoco")
     if mujoco and tuple(map(int, mujoco.split(".")[:2])) >= (3, 5):
-        lines.append(f"MuJoCo {mujoco} has other physics than the paper's: pip install 'mujoco<3.5'")
+        lines.append(f"MuJoCo {mujoco} simulates differently from the paper's version: pip install 'mujoco<3.5'")
     if "works" not in found["rendering"]["backends"].values() and platform.system() == "Linux":
-        lines.append("no headless rendering, so no image tasks and no videos: apt-get install libegl1 libopengl0")
+        lines.append("no rendering, so no image tasks and no videos: apt-get install libegl1 libopengl0")
     absent = sorted({extra for name, extra in _EXTRAS.items() if found["extras"][name] is None})
     if absent:
-        lines.append(f"optional parts are not installed: pip install 'dualgoal[{','.join(absent)}]'")
+        lines.append(f"optional packages are not installed: pip install 'dualgoal[{','.join(absent)}]'")
     if found["disk"]["free_gib"] < 5:
-        lines.append(f"{found['disk']['cache']} has {found['disk']['free_gib']} GiB left: set DUALGOAL_CACHE elsewhere")
+        lines.append(f"{found['disk']['cache']} has {found['disk']['free_gib']} GiB free: set DUALGOAL_CACHE elsewhere")
     if found["memory"]["free_gib"] is not None and found["memory"]["free_gib"] < 4:
-        lines.append(f"only {found['memory']['free_gib']} GiB of memory are free: a full-size run needs about 4")
+        lines.append(f"only {found['memory']['free_gib']} GiB of memory are free: a full-size run needs about 4 GiB")
     return lines
 
 

@@ -1,11 +1,15 @@
-"""What there is to choose from: representations, algorithms, tasks and tables, read from the registries themselves."""
+"""`dualgoal list`: the representations, algorithms, tasks and tables there are to choose from."""
 
 import dataclasses
 import inspect
+import re
 import sys
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from dualgoal import registry
+from tyro.conf import Positional
+
+from dualgoal.cli.verb import Verb, show
 from dualgoal.envs import tasks
 from dualgoal.paper import settings, tables
 
@@ -13,9 +17,24 @@ Entry = dict[str, Any]
 What = Literal["reps", "algos", "tasks", "tables"]
 
 
+@dataclass(frozen=True)
+class List(Verb):
+    """Each representation and algorithm is listed with its options and their defaults."""
+
+    what: Positional[What]
+    """What to list."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        show(entries(self.what), self.json, text)
+
+
 def entries(what: What) -> list[Entry]:
     """One entry per name, as plain values."""
     if what in ("reps", "algos"):
+        from dualgoal import registry  # and with it JAX, which tasks and tables do without
+
         return [_part(name, cls) for name, cls in (registry.reps() if what == "reps" else registry.algos()).items()]
     if what == "tasks":
         return [
@@ -25,7 +44,6 @@ def entries(what: What) -> list[Entry]:
     return [
         {
             "name": table.name,
-            "label": table.label,
             "title": table.title,
             "tasks": list(table.tasks),
             "columns": [column.name for column in table.columns],
@@ -36,13 +54,24 @@ def entries(what: What) -> list[Entry]:
 
 
 def _part(name: str, cls: type) -> Entry:
-    """A part's first sentence is that of its module; its options are its fields."""
-    about = (inspect.getdoc(sys.modules[cls.__module__]) or "").split("\n\n")[0].replace("\n", " ")
-    options = {f.name: _plain(f.default) for f in dataclasses.fields(cls) if f.init}
-    return {"name": name, "about": about, "options": options}
+    options = {f.name: _plain(f) for f in dataclasses.fields(cls) if f.init}
+    return {"name": name, "about": about(cls), "options": options}
 
 
-def _plain(value: Any) -> Any:
+def about(cls: type) -> str:
+    """The first paragraph of a part's docstring, or of its module's, without references to sections."""
+    own = cls.__dict__.get("__doc__") or ""
+    if not own or own.startswith(f"{cls.__name__}("):  # none, or the signature that a dataclass puts there
+        own = sys.modules[cls.__module__].__doc__ or ""
+    first = " ".join(inspect.cleandoc(own).split("\n\n")[0].split())
+    return re.sub(r" \(section[^)]*\)", "", first)
+
+
+def _plain(field: "dataclasses.Field[Any]") -> Any:
+    """A default as a JSON value; None where there is none."""
+    value = None if field.default is dataclasses.MISSING else field.default
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -63,7 +92,7 @@ def _line(entry: Entry) -> str:
             f" {'needs an expert to generate' if entry['needs_expert'] else ''}"
         ).rstrip()
     size = f"{len(entry['tasks'])} tasks x {len(entry['columns'])} columns x {entry['seeds']} seeds"
-    return f"{entry['name']:<17} {entry['label']:<18} {entry['title']:<52} {size}"
+    return f"{entry['name']:<17} {entry['title']:<52} {size}"
 
 
 def _brief(value: Any) -> str:

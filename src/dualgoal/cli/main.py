@@ -1,145 +1,153 @@
-"""The command line: words to a verb, its arguments and a call. What a user can fix is one line and exit status 2."""
+"""`dualgoal`: words to a command, its options and its run. What a user can repair is one line and exit status 2."""
 
-import contextlib
-import functools
-import io
+import errno
+import importlib
+import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from dualgoal.cli import verbs
+from dualgoal.cli import terminal
+from dualgoal.cli.verb import Verb
 from dualgoal.errors import UserError, unknown
 
-INTERRUPTED = 130
+USER_ERROR = 2
 
 
-def train(args: Sequence[str]) -> None:
-    """Train, evaluate, checkpoint; run the same command again: resumes."""
-    from dualgoal.cli import train_flags
-    from dualgoal.runs import directory, training
+class Entry(NamedTuple):
+    """Where a command is and what it does; its module is imported when it is used."""
 
-    run, extra = train_flags.parse_train(args, lambda cls, words: parse(cls, words, "train", train.__doc__))
-    out = extra.out or directory.default_folder(run)
-    training.train(
-        run, out, data_path=extra.data, workers=extra.workers, track_with=extra.track, video=extra.video,
-        quiet=extra.quiet, pin=extra.pin,
-    )  # fmt: skip
+    place: str  # module of this folder, and class
+    summary: str
+
+    def load(self) -> type[Verb]:
+        module, name = self.place.split(":")
+        found: type[Verb] = getattr(importlib.import_module(f"dualgoal.cli.{module}"), name)
+        return found
 
 
-VERBS: dict[str, Callable[..., None]] = {
-    "train": train,
-    "eval": verbs.eval_,
-    "report": verbs.report,
-    "results": verbs.results,
-    "data generate": verbs.data_generate,
-    "data fetch": verbs.data_fetch,
-    "data info": verbs.data_info,
-    "data import": verbs.data_import,
-    "reproduce": verbs.reproduce,
-    "theory": verbs.theory,
-    "lightsout": verbs.lightsout,
-    "export": verbs.export,
-    "bench": verbs.bench,
-    "doctor": verbs.doctor,
-    "demo": verbs.demo,
-    "list": verbs.list_,
+VERBS: dict[str, Entry] = {
+    "train": Entry("train:Train", "Train a goal representation and a policy, and evaluate the policy as it learns."),
+    "eval": Entry("results:Eval", "Evaluate a checkpoint of a run."),
+    "report": Entry("results:Report", "Write one self-contained HTML file about one or more runs."),
+    "export": Entry("results:Export", "Write goal encoder and policy as safetensors, with a JSON file next to it."),
+    "reproduce": Entry("results:Reproduce", "Train the runs of a table of the paper and print it."),
+    "results": Entry("results:Results", "Collect evaluations of runs and build the page of results from them."),
+    "data generate": Entry("data:Generate", "Make a dataset with scripted behaviours."),
+    "data fetch": Entry("data:Fetch", "Download a dataset of the paper."),
+    "data info": Entry("data:Info", "Print shapes, episodes, value ranges and origin of a dataset."),
+    "data import": Entry("data:Import", "Convert your own recordings to a dataset."),
+    "list": Entry("listing:List", "List representations, algorithms, tasks or the paper's tables."),
+    "demo": Entry("demo:Demo", "Make data, train, evaluate and report on a small maze, in a few minutes."),
+    "doctor": Entry("doctor:Doctor", "Report versions, devices, rendering, memory and disk, and what to repair."),
+    "theory": Entry("experiments:Theory", "Check the paper's theorems exactly on small finite processes."),
+    "lightsout": Entry("experiments:LightsOut", "Train DQN on Lights Out, the puzzle with exact distances."),
+    "bench": Entry("experiments:Bench", "Measure how fast training is."),
 }
 
 
-def parse(target: Any, args: Sequence[str], verb: str, description: str | None = None) -> Any:
-    """What `args` say: an instance of a class, or a call of a function that is yet to be made.
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status. Without `argv` this is the program: the terminal is guarded too."""
+    if argv is not None:
+        return status(list(argv))
+    words = sys.argv[1:]
+    outputs = terminal.protect_output()
+    terminal.protect_interrupts(farewell("stopped", words))
+    code = status(words)
+    lost = terminal.lost_output(outputs)
+    if lost is None:
+        return code
+    print(f"dualgoal: {lost}", file=sys.stderr, flush=True)
+    return code or USER_ERROR
 
-    Tyro's complaints become one line. Functions are not called here, so that what they print is not caught with it.
-    """
-    import tyro
 
-    said = io.StringIO()
-    pairs_off = (tyro.conf.FlagCreatePairsOff,)
+def status(words: list[str]) -> int:
+    """Run one command; its exit status."""
     try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(target, prog=f"dualgoal {verb}", args=list(args), description=description, config=pairs_off)
-    except SystemExit as end:
-        if end.code in (0, None):
+        run(words)
+    except UserError as problem:
+        return _failed(str(problem))
+    except KeyboardInterrupt as stop:
+        print(farewell(str(stop) or "stopped", words), file=sys.stderr)
+        return terminal.INTERRUPTED
+    except SystemExit as end:  # tyro's, after --help or after an error that it has printed itself
+        return end.code if isinstance(end.code, int) else 0
+    except (OSError, MemoryError, RecursionError, RuntimeError) as problem:
+        message = explain(problem)
+        if message is None or os.environ.get("DUALGOAL_DEBUG"):
             raise
-        raise UserError(_one_line(said.getvalue(), verb)) from None
+        return _failed(message)
+    return 0
 
 
-def _later(function: Callable[..., None]) -> Callable[..., Callable[[], None]]:
-    """The same signature and help, but a call only remembers its arguments."""
-
-    @functools.wraps(function)
-    def remember(*args: Any, **kwargs: Any) -> Callable[[], None]:
-        return functools.partial(function, *args, **kwargs)
-
-    return remember
+def farewell(message: str, words: list[str]) -> str:
+    """The line after Ctrl-C, with the command to repeat."""
+    below = "\n" if sys.stderr.isatty() else ""  # the line on which the terminal has echoed ^C
+    return f"{below}dualgoal: {message}: dualgoal {shlex.join(words)}"
 
 
-def _one_line(box: str, verb: str) -> str:
-    """The gist of tyro's framed message: its first paragraph, and the flag it thinks was meant."""
-    paragraphs: list[list[str]] = [[]]
-    for line in (raw.strip("│╭╮╰╯ ") for raw in box.splitlines()[1:-1]):
-        if set(line) <= {"─", "-"}:  # a rule, drawn with dashes where the terminal has no other
-            paragraphs.append([])
-        else:
-            paragraphs[-1].append(line)
-    first, *others = [words for words in paragraphs if words]
-    gist = " ".join(first)
-    near = [words[1].split()[0] for words in others if words[0].startswith("Perhaps you meant")]
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{gist}{hint} (see dualgoal {verb} --help)"
+def _failed(message: str) -> int:
+    print(f"dualgoal: {UserError(message)}", file=sys.stderr)
+    return USER_ERROR
+
+
+def run(words: list[str]) -> None:
+    """Do what the words say."""
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
+    elif words[0] == "--version":
+        from dualgoal import __version__
+
+        print(__version__)
+    else:
+        from dualgoal.cli import parsing
+
+        name, rest = find(words)
+        verb = VERBS[name].load()
+        about = f"{VERBS[name].summary}\n\n{verb.__doc__}"
+        parsing.parse(verb, rest, f"dualgoal {name}", about, verb.defaults(rest)).run()
 
 
 def usage() -> str:
-    """The list of verbs."""
-    lines = ["usage: dualgoal VERB ...  (dualgoal VERB --help for its options)", ""]
-    lines += [f"  {name:<14} {(verb.__doc__ or '').splitlines()[0]}" for name, verb in VERBS.items()]
-    return "\n".join(lines)
+    """The list of commands."""
+    lines = ["usage: dualgoal COMMAND ...  (dualgoal COMMAND --help lists its options)", ""]
+    return "\n".join(lines + [f"  {name:<14} {entry.summary}" for name, entry in VERBS.items()])
 
 
-def _verb(words: list[str]) -> tuple[str, list[str]]:
+def find(words: list[str]) -> tuple[str, list[str]]:
+    """The command that the first one or two words name, and the rest."""
     for size in (2, 1):
         if " ".join(words[:size]) in VERBS:
             return " ".join(words[:size]), words[size:]
     group = [name for name in VERBS if name.split()[0] == words[0]]
-    if group and len(words) == 1 or group and words[1] in ("-h", "--help"):
+    if group and (len(words) == 1 or words[1] in ("-h", "--help")):
         raise UserError(f"{words[0]} needs one of: {', '.join(name.split()[1] for name in group)}")
     raise unknown("command", " ".join(words[:2]) if group else words[0], VERBS)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    try:
-        run(words)
-    except UserError as problem:
-        print(f"dualgoal: {problem}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as stop:
-        print(f"\n{stop or 'stopped'}: dualgoal {shlex.join(words)}", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # whoever was reading has seen enough
-        return 0
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
+HINTS = {
+    errno.ENOSPC: "free some space or choose another folder",
+    errno.EDQUOT: "free some space or choose another folder",
+    errno.EACCES: "check its permissions",
+    errno.EPERM: "check its permissions",
+    errno.EROFS: "choose another folder",
+    errno.EEXIST: "remove it or choose another name",
+    errno.ENOTDIR: "a file is where a folder is needed",
+    errno.EISDIR: "a folder is where a file is needed",
+}
 
 
-def run(words: list[str]) -> None:
-    if not words or words[0] in ("-h", "--help"):
-        print(usage(), flush=True)
-        return
-    if words[0] == "--version":
-        from dualgoal import __version__
-
-        print(__version__)
-        return
-    name, rest = _verb(words)
-    if name == "train":
-        train(rest)
-    else:
-        parse(_later(VERBS[name]), rest, name)()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def explain(problem: Exception) -> str | None:
+    """One line for what the machine refused; None for anything else, which is a defect and keeps its traceback."""
+    if isinstance(problem, OSError):
+        files = [os.fsdecode(file) for file in (problem.filename, problem.filename2) if isinstance(file, str | bytes)]
+        reason = problem.strerror or str(problem) or type(problem).__name__
+        hint = HINTS.get(problem.errno or 0)
+        return ": ".join([*files, reason]) + (f" ({hint})" if hint else "")
+    if isinstance(problem, MemoryError) or str(problem).startswith("RESOURCE_EXHAUSTED"):  # of a GPU
+        detail = f" ({str(problem).splitlines()[0]})" if str(problem) else ""
+        return f"not enough memory{detail}; try fewer seeds, a smaller batch or a smaller dataset"
+    if isinstance(problem, RecursionError):
+        return "a file is nested too deeply to be read; it is probably damaged"
+    return None

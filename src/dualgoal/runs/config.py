@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal
 
-from dualgoal import registry
+from dualgoal import machine, registry
 from dualgoal.errors import UserError, unknown
 from dualgoal.interface import Algorithm, Representation
 
-Precision = Literal["auto", "float32", "tf32", "bf16"]
+Precision = machine.PrecisionOption
 
 # Fields that decide how often something is written, not what is computed.
 INERT = frozenset({"save_every"})

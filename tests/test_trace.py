@@ -28,14 +28,14 @@ def write(folder, names):
 def test_kernels_are_summed_by_kind_and_step(tmp_path):
     names = ["activate_3", "activate_back", "activate_back_1", "nvjet_sm90_x", "gemm_fusion_dot_2", "loop_add_fusion"]
     write(tmp_path, [*names, "wrapped_convert_4", "input_reduce_fusion", "Memset 0", "cudnn_convolution"])
-    found = trace.kernels(tmp_path, 2)
-    assert found["activations, backward"] == found["matrix products"] == {"us": 10.0, "launches": 1.0}
-    assert found["activations, forward"] == found["convolutions"] == {"us": 5.0, "launches": 0.5}
+    found = trace.kernels_by_kind(tmp_path, 2)
+    assert found["activations, backward"] == found["matrix products"] == trace.Cost(us=10.0, launches=1.0)
+    assert found["activations, forward"] == found["convolutions"] == trace.Cost(us=5.0, launches=0.5)
     assert set(found) >= {"reductions", "optimiser and slow copies", "conversions of weights", "everything else"}
-    assert sum(cost["us"] for cost in found.values()) == pytest.approx(10 * 10 / 2)
+    assert sum(cost.us for cost in found.values()) == pytest.approx(10 * 10 / 2)
 
 
 def test_no_gpu_no_kernels(tmp_path):
-    assert trace.kernels(tmp_path, 1) is None
+    assert trace.kernels_by_kind(tmp_path, 1) is None
     write(tmp_path, [])
-    assert trace.kernels(tmp_path, 1) is None
+    assert trace.kernels_by_kind(tmp_path, 1) is None

@@ -1,0 +1,108 @@
+"""`dualgoal data ...`: make, download, look at and convert datasets."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from dualgoal.cli.parsing import unset
+from dualgoal.cli.verb import Verb, show
+
+
+@dataclass(frozen=True)
+class Generate(Verb):
+    """Writes TASK.npz and TASK-val.npz. An interrupted command resumes when it is given again."""
+
+    task: Annotated[Positional[str], arg(metavar="TASK")]
+    """Task (see: dualgoal list tasks)."""
+    episodes: int
+    """Number of training episodes. A tenth as many are made for validation."""
+    out: Path
+    """Folder for the files."""
+    seed: int = 0
+    """Random seed. The same seed gives the same bytes, for any number of workers."""
+    workers: Annotated[int | None, unset("all cores", "INT")] = None
+    """Number of processes."""
+    rows: Annotated[int | None, unset("as in the official dataset", "INT")] = None
+    """Rows per episode."""
+    expert: Annotated[Path | None, unset("none", "PATH")] = None
+    """A walking policy (safetensors). Needed for antmaze, humanoidmaze and antsoccer."""
+    shadow_size: int = 512
+    """Size of the shadow map of rendered images. Official datasets have 4096, which is slower."""
+    quiet: bool = False
+    """Show no progress."""
+
+    def run(self) -> None:
+        from dualgoal.collect import generate
+
+        made = generate.generate_dataset(
+            self.task, self.episodes, self.out, self.seed, self.workers, not self.quiet, rows=self.rows,
+            expert=self.expert, shadow_size=self.shadow_size,
+        )  # fmt: skip
+        print(made)
+
+
+@dataclass(frozen=True)
+class Fetch(Verb):
+    """An interrupted download resumes when the same command is given again; the result is checked."""
+
+    task: Annotated[Positional[str], arg(metavar="TASK")]
+    """Task (see: dualgoal list tasks)."""
+    out: Annotated[Path | None, unset("the cache", "PATH")] = None
+    """Folder for the files."""
+    mirror: Annotated[tuple[str, ...], unset("none")] = ()
+    """Addresses to try before the official one."""
+    quiet: bool = False
+    """Show no progress."""
+
+    def run(self) -> None:
+        from dualgoal.data import download
+
+        print(download.fetch_dataset(self.task, self.out, mirrors=self.mirror or None, progress=not self.quiet))
+
+
+@dataclass(frozen=True)
+class Info(Verb):
+    """Everything is read from the file itself and from the JSON file next to it."""
+
+    path: Annotated[Positional[Path], arg(metavar="PATH")]
+    """An npz file, or a folder with one."""
+    json: bool = False
+    """Print JSON."""
+    plot: Annotated[Path | None, unset("no picture", "PATH")] = None
+    """Draw where in the maze the data are into this PNG file."""
+    task: Annotated[str | None, unset("the only one", "TASK")] = None
+    """Which dataset of a folder."""
+
+    def run(self) -> None:
+        from dualgoal.data import info
+
+        show(info.summarize(self.path, task=self.task, plot=self.plot), self.json, info.text)
+
+
+@dataclass(frozen=True)
+class Import(Verb):
+    """Reads an npz file with other names, a folder with one npz file per episode, or a Minari dataset."""
+
+    source: Annotated[Positional[str], arg(metavar="SOURCE")]
+    """A file, a folder, or minari:ID."""
+    out: Path
+    """Folder for the result."""
+    task: Annotated[str | None, unset("from the source", "TASK")] = None
+    """Name of the dataset."""
+    key: Annotated[tuple[str, ...], unset("none")] = ()
+    """Names of arrays that are not found by themselves, as observations=NAME."""
+    observation_keys: Annotated[tuple[str, ...], unset("all, by name")] = ()
+    """Entries of dictionary observations to join, in this order."""
+    scale_actions: bool = False
+    """Map the range of each action coordinate to [-1, 1]."""
+
+    def run(self) -> None:
+        from dualgoal.data import importing
+
+        made = importing.import_dataset(
+            self.source, self.out, task=self.task, keys=self.key, observation_keys=self.observation_keys,
+            scale_actions=self.scale_actions,
+        )  # fmt: skip
+        print(made)

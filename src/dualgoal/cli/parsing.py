@@ -1,0 +1,101 @@
+"""Words of the command line to an instance of a dataclass, by tyro; whatever is wrong with them is one `UserError`."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_type_hints
+
+import tyro
+
+from dualgoal.errors import UserError
+
+T = TypeVar("T")
+
+
+def unset(meaning: str, metavar: str | None = None) -> Any:
+    """Annotation of an option that is None or empty unless given: what the help prints instead of that default."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {meaning})")
+
+
+def parse(cls: type[T], words: Sequence[str], command: str, description: str, default: T | None = None) -> T:
+    """The instance of `cls` that the words after `command` ask for; `--help` prints and raises SystemExit."""
+    known = list(flags(cls if default is None else type(default), default))
+    settings: dict[str, Any] = {} if default is None else {"default": default}
+    if {"-h", "--help"} & set(words):
+        words = ["--help"]  # tyro leaves out of its help the positional arguments that come before it
+    with one_line_errors(command, known):
+        return tyro.cli(cls, prog=command, description=description, args=list(words), **settings)
+
+
+def flags(cls: type, default: Any = None, prefix: str = "--") -> Iterator[str]:
+    """The options of a dataclass by name; fields that hold another dataclass have theirs behind a dot."""
+    types = get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        value, name = getattr(default, field.name, None), field.name.replace("_", "-")
+        if dataclasses.is_dataclass(value):
+            yield from flags(type(value), value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+            if types[field.name] is bool:
+                yield f"{prefix}no-{name}"
+
+
+@contextlib.contextmanager
+def one_line_errors(command: str, known: Sequence[str]) -> Iterator[None]:
+    """Tyro's complaints as one-line `UserError`s.
+
+    Tyro prints a framed text of several lines and exits. What it is about to print can be had as a value, but only by
+    a private module (tyro 1.0.16). Where a version of tyro has no such module, its own text is printed.
+    """
+    try:
+        from tyro import _errors as events
+    except ImportError:
+        yield
+        return
+
+    def raise_instead(event: events.ParseErrorEvent) -> None:
+        raise UserError(f"{_message(event, known)} (see {command} --help)")
+
+    with events.on_parse_error(raise_instead):
+        yield
+
+
+def _message(event: Any, known: Sequence[str]) -> str:
+    """What is wrong, from one of tyro's events; the attributes are those of tyro 1.0.16."""
+    kind = type(event).__name__
+    if kind == "UnrecognizedArgs":
+        return _unrecognized(event.tokens, known)
+    if kind == "MissingArgs":
+        return f"missing: {', '.join(_name(missing.arg) for missing in event.missing_arguments)}"
+    if kind == "InvalidChoice":
+        near = get_close_matches(event.value, event.choices, n=1, cutoff=0.4)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        return f"{_name(event.argument)} is '{event.value}'{hint} (choices: {', '.join(event.choices)})"
+    if kind == "BadValue":
+        return f"{_name(event.argument)} needs a value"
+    if kind == "InstantiationFailure":
+        return event.message if event.argument is None else _not_of_its_type(_name(event.argument), event.message)
+    return f"the options do not fit together ({kind})"
+
+
+def _name(argument: Any) -> str:
+    """As the help spells it: flags as they are, positional arguments in capitals."""
+    name: str = argument.display_name()
+    return (argument.field.argconf.metavar or name.upper()) if argument.is_positional() else name
+
+
+def _not_of_its_type(name: str, message: str) -> str:
+    """Python's words for a text that is no number, in ours."""
+    for begin, expected in (("invalid literal for int", "a whole number"), ("could not convert string", "a number")):
+        if message.startswith(begin):
+            return f"{name} is {message.rpartition(': ')[2]}; expected {expected}"
+    return f"{name}: {message}"
+
+
+def _unrecognized(tokens: Sequence[str], known: Sequence[str]) -> str:
+    flag = next((token for token in tokens if token.startswith("-")), None)
+    if flag is None:
+        return f"unexpected '{' '.join(tokens)}'"
+    near = get_close_matches(flag.split("=")[0], known, n=1)
+    return f"unknown option {flag}" + (f"; did you mean {near[0]}?" if near else "")

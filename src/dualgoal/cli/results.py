@@ -1,0 +1,151 @@
+"""Commands about runs that exist, and about the paper's tables: evaluate, report, export, reproduce, collect."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from dualgoal.cli.parsing import unset
+from dualgoal.cli.verb import Verb, show
+from dualgoal.errors import UserError
+from dualgoal.machine import PrecisionOption
+
+
+@dataclass(frozen=True)
+class Eval(Verb):
+    """The same checkpoint and options give the same numbers."""
+
+    run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
+    """Run directory."""
+    step: Annotated[int | None, unset("the newest", "INT")] = None
+    """Step of the checkpoint."""
+    episodes: Annotated[int | None, unset("as in the run", "INT")] = None
+    """Episodes per goal."""
+    goal_noise: Annotated[float | None, unset("as in the run", "FLOAT")] = None
+    """Standard deviation of noise on the goal, drawn once per episode."""
+    action_noise: Annotated[float | None, unset("as in the run", "FLOAT")] = None
+    """Standard deviation of noise on every action."""
+    seeds: Annotated[tuple[int, ...], unset("all")] = ()
+    """Training seeds to evaluate."""
+    eval_seed: int = 0
+    """Seed of the evaluation episodes: start states, goals and noise."""
+    workers: Annotated[int | None, unset("all cores", "INT")] = None
+    """Number of processes."""
+    video: bool = False
+    """Film one more episode per goal into RUN/videos."""
+    random: bool = False
+    """Act uniformly at random instead, for comparison."""
+    json: bool = False
+    """Print the rows as JSON."""
+
+    def run(self) -> None:
+        from dualgoal.runs import evaluation
+
+        rows = evaluation.evaluate(
+            self.run_path, step=self.step, episodes=self.episodes, goal_noise=self.goal_noise,
+            action_noise=self.action_noise, seeds=self.seeds or None, eval_seed=self.eval_seed, workers=self.workers,
+            video=self.video, random=self.random,
+        )  # fmt: skip
+        show([row.to_json() for row in rows] if self.json else rows, self.json, evaluation.text)
+
+
+@dataclass(frozen=True)
+class Report(Verb):
+    """The file can be sent to others: it needs neither a server nor the runs."""
+
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...", help_behavior_hint="(required)")]
+    """Run directories."""
+    out: Path
+    """The file to write."""
+    data: Annotated[Path | None, unset("the dataset that each run names", "PATH")] = None
+    """Dataset whose states the distance explorer shows."""
+
+    def run(self) -> None:
+        from dualgoal.report import page
+
+        print(page.report(self.runs, self.out, data_path=self.data))
+
+
+@dataclass(frozen=True)
+class Export(Verb):
+    """The JSON file describes the networks, so that they can be used without this package."""
+
+    run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
+    """Run directory."""
+    out: Path
+    """The .safetensors file to write."""
+    seed: Annotated[int | None, unset("the run's first", "INT")] = None
+    """Training seed."""
+    step: Annotated[int | None, unset("the newest", "INT")] = None
+    """Step of the checkpoint."""
+
+    def run(self) -> None:
+        from dualgoal.runs.export import export_policy
+
+        print(export_policy(self.run_path, self.out, seed=self.seed, step=self.step))
+
+
+@dataclass(frozen=True)
+class Reproduce(Verb):
+    """Trains missing runs, resumes unfinished ones, and prints the table next to the published numbers."""
+
+    table: Annotated[Positional[str], arg(metavar="TABLE")]
+    """Table (see: dualgoal list tables)."""
+    dry_run: bool = False
+    """Only list the runs."""
+    json: bool = False
+    """Print JSON."""
+    out: Path = Path("runs")
+    """Folder that holds the runs."""
+    data: Annotated[Path | None, unset("cached, else downloaded, else generated", "PATH")] = None
+    """Folder with the datasets."""
+    tasks: Annotated[tuple[str, ...], unset("all")] = ()
+    """Rows of the table."""
+    reps: Annotated[tuple[str, ...], unset("all")] = ()
+    """Columns of the table."""
+    seeds: Annotated[tuple[int, ...], unset("as many as in the paper")] = ()
+    """Training seeds."""
+    steps: Annotated[int | None, unset("as in the paper", "INT")] = None
+    """Gradient steps. With fewer, the number of evaluations stays the same."""
+    episodes: Annotated[int | None, unset("as in the paper", "INT")] = None
+    """Evaluation episodes per goal."""
+    precision: PrecisionOption = "auto"
+    """Precision of matrix products. auto: bf16 for state observations on a GPU that supports it, else float32."""
+    workers: Annotated[int | None, unset("half the cores; with an accelerator, all but one", "INT")] = None
+    """Number of evaluation processes."""
+    quiet: bool = False
+    """Show no progress."""
+
+    def run(self) -> None:
+        from dualgoal.paper import reproduce
+
+        part: dict[str, Any] = {"tasks": self.tasks or None, "reps": self.reps or None, "seeds": self.seeds or None}
+        part |= {"steps": self.steps, "precision": self.precision}
+        part |= {} if self.episodes is None else {"episodes": self.episodes}
+        if self.dry_run:
+            show(reproduce.dry_run(self.table, out=self.out, **part), self.json, reproduce.text)
+            return
+        done = reproduce.reproduce(
+            self.table, out=self.out, data=self.data, workers=self.workers, quiet=self.quiet, **part
+        )
+        print(done.json if self.json else done.text)
+        if done.problems:
+            raise UserError(f"{len(done.problems)} runs of {self.table} failed; the first: {done.problems[0]}")
+
+
+@dataclass(frozen=True)
+class Results(Verb):
+    """Evaluations go into one row file per table; the page shows all row files next to the published numbers."""
+
+    runs: Annotated[tuple[Path, ...], unset("only build the page")] = ()
+    """Folders with runs to collect."""
+    folder: Path = Path("results")
+    """Folder with the row files and the paragraphs of the page."""
+    out: Path = Path("docs/results.md")
+    """The page to write."""
+
+    def run(self) -> None:
+        from dualgoal.paper import page
+
+        print(page.results(self.folder, self.out, self.runs))

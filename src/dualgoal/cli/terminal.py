@@ -1,0 +1,105 @@
+"""A terminal that may go away and a Ctrl-C that may come at any time: neither may stop or hide what a command does."""
+
+import _thread
+import errno
+import io
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+INTERRUPTED = 130  # the exit status of a program that Ctrl-C has ended
+RETRY_SECONDS = 0.02
+
+
+class Output(io.FileIO):
+    """A file descriptor that discards what can no longer be written, for instance because its reader has ended.
+
+    Printing would raise otherwise, in the middle of a training that nobody wants to lose with its log.
+    """
+
+    problem: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as problem:
+            self.problem = problem
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return memoryview(data).nbytes
+
+
+def protect_output() -> list[Output]:
+    """Let standard output and error go through `Output`, unless somebody has replaced them (tests, notebooks)."""
+    outputs = []
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None or stream is not getattr(sys, f"__{name}__"):
+            continue
+        stream.flush()
+        outputs.append(Output(stream.fileno(), "w", closefd=False))
+        by_line = stream.line_buffering or name == "stderr"
+        text = io.TextIOWrapper(
+            io.BufferedWriter(outputs[-1]), encoding=stream.encoding, errors=stream.errors, line_buffering=by_line
+        )
+        setattr(sys, name, text)
+    return outputs
+
+
+def lost_output(outputs: list[Output]) -> str | None:
+    """Why some of the output was lost, unless its reader ended, who has seen what he wanted."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    problems = [output.problem for output in outputs if output.problem is not None]
+    other = [problem for problem in problems if problem.errno != errno.EPIPE]
+    return f"output was lost: {other[0].strerror}" if other else None
+
+
+def protect_interrupts(farewell: str) -> None:
+    """Make every Ctrl-C count, also in the places where Python drops a KeyboardInterrupt or crashes with it.
+
+    - In an import: extension modules do not expect an exception while they are set up (jaxlib crashed in one of ten
+      attempts). Nothing has been begun at that time, so the process says farewell and ends at once.
+    - In finalizers and in the callbacks of the garbage collector, of which JAX has one: Python prints the exception
+      and continues. It is raised again a moment later.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return  # somebody else has decided, for instance a shell that runs this in the background
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if importing(frame):
+            os.write(2, f"{farewell}\n".encode())
+            os._exit(INTERRUPTED)
+        raise KeyboardInterrupt
+
+    def unraisable(found: "sys.UnraisableHookArgs") -> None:
+        if not issubclass(found.exc_type, KeyboardInterrupt):
+            report(found)
+            return
+        again = threading.Timer(RETRY_SECONDS, interrupt_main_thread)
+        again.daemon = True
+        again.start()
+
+    report, sys.unraisablehook = sys.unraisablehook, unraisable
+    signal.signal(signal.SIGINT, interrupt)
+
+
+def importing(frame: FrameType | None) -> bool:
+    """Whether an import is under way in this frame or in one that waits for it."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def interrupt_main_thread() -> None:
+    """As Ctrl-C does: by a real signal where there is one, which also ends waiting."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        _thread.interrupt_main()

@@ -1,0 +1,23 @@
+"""What every command of `dualgoal` is: a frozen dataclass whose fields are its options, with a method that does it."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+
+class Verb:
+    """One command. The docstring of a subclass follows the summary of `main.VERBS` in its `--help`."""
+
+    @classmethod
+    def defaults(cls, words: Sequence[str]) -> Self | None:
+        """An instance whose values are the defaults of the options; None: those that the class states."""
+        return None
+
+    def run(self) -> None:
+        """Do it. Heavy libraries (JAX, MuJoCo, plots) are imported here, so that help and errors come at once."""
+        raise NotImplementedError
+
+
+def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:
+    """Print plain values as JSON, or as text for people."""
+    print(json.dumps(value, indent=1) if as_json else text(value))
