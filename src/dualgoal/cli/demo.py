@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb
-from dualgoal.paper import settings
+from dualgoal.paper import settings, stats
 from dualgoal.runs.rows import EvalRow
 
 TASK = "pointmaze-medium-navigate-v0"
@@ -80,9 +80,7 @@ def summary(rows: dict[str, list[EvalRow]]) -> str:
 
 
 def interval(rows: Sequence[EvalRow]) -> tuple[float, float, float]:
-    """Mean success in percent and its 95 % Wilson interval over all episodes."""
-    from scipy.stats import binomtest
-
+    """Mean success in percent and its Wilson interval over all episodes."""
     episodes, successes = sum(row.episodes for row in rows), sum(row.successes for row in rows)
-    found = binomtest(successes, episodes).proportion_ci(method="wilson")
-    return 100 * successes / episodes, 100 * found.low, 100 * found.high
+    low, high = stats.wilson_interval(successes, episodes)
+    return 100 * successes / episodes, 100 * low, 100 * high
