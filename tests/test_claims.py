@@ -6,6 +6,7 @@ import pytest
 
 from dualgoal.paper import claims, row_files, tables
 from dualgoal.paper.claims import Means
+from dualgoal.runs.rows import EvalRow
 
 
 def test_on_the_papers_own_numbers():
@@ -37,7 +38,7 @@ def test_on_the_papers_own_numbers():
     ],
 )
 def test_a_claim_can_fail(claim, table, task, column, value):
-    means = copy.deepcopy(claims.of_paper().means)
+    means = copy.deepcopy(claims.of_paper().rows)
     means[table][task][column] = value
     verdict = claims.judge(Means(means))[claim]
     if claim == "sensitivity":
@@ -49,10 +50,10 @@ def test_a_claim_can_fail(claim, table, task, column, value):
 def test_ours_are_judged_on_what_was_run():
     def rows(mean, noise=0.0):
         return tuple(
-            {"seed": s, "step": step, "task": t, "success": mean, "goal_noise": noise}
+            EvalRow(s, step, goal, 10, round(10 * mean), 50.0, goal_noise=noise)
             for s in (0, 1)
             for step in (50, 100)
-            for t in range(1, 6)
+            for goal in range(1, 6)
         )
 
     given = [
@@ -65,7 +66,7 @@ def test_ours_are_judged_on_what_was_run():
     ]
     given += [
         row_files.Record("lightsout", task, c, (0, 1), 100, 5, rows(m))
-        for task in tables.LIGHTSOUT_TASKS
+        for task in tables.get("lightsout").tasks
         for c, m in (("orig", 0.4), ("dual", 0.2))
     ]
     found = claims.judge(claims.of_records(given))
@@ -78,17 +79,18 @@ def test_ours_are_judged_on_what_was_run():
 
 def test_a_part_of_a_table_is_judged_so_far():
     means = claims.Means({"state_gcivl": {"cube-single-play-v0": {"orig": 55.0, "dual": 86.0}}})
-    verdict = claims._best_average("state_gcivl")(means)
+    judge = claims.best_average("state_gcivl")
+    verdict = judge(means)
     assert str(verdict) == "so far holds: average of 1 task: orig 55, dual 86"
-    assert str(claims._best_average("state_gcivl")(claims.of_paper())).startswith("holds: average of 13 tasks")
+    assert str(judge(claims.of_paper())).startswith("holds: average of 13 tasks")
 
 
 def test_lights_out_is_judged_where_both_were_run_equally_long():
     def run(task, column, steps, share):
-        row = {"seed": 0, "step": steps, "task": 1, "episodes": 15, "success": share, "successes": int(15 * share)}
+        row = EvalRow(0, steps, 1, 15, round(15 * share), 9.0)
         return row_files.Record("lightsout", task, column, (0,), steps, 15, (row,))
 
-    small, large = tables.LIGHTSOUT_TASKS
+    small, large = tables.get("lightsout").tasks
     both = [run(small, "orig", 100, 0.2), run(small, "dual", 100, 1.0)]
     told = lambda given: str(claims.judge(claims.of_records(given))["lightsout"])
     assert told(both) == f"so far holds: {small}, Orig and Dual: end 20 and 100, mean of the curve 20 and 100"

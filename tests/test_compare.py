@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dualgoal import errors
-from dualgoal.paper import filled as compare
-from dualgoal.paper import formats, row_files, tables
+from dualgoal.paper import comparison, formats, row_files, tables
+from dualgoal.runs.rows import EvalRow
 
 GOLDEN = Path(__file__).parent / "golden" / "paper_tables.txt"
 
@@ -16,16 +16,16 @@ GOLDEN = Path(__file__).parent / "golden" / "paper_tables.txt"
 def record(table, task, column, means, steps=1000, noisy=None, **settings):
     """A record whose per-seed scores are `means` (percent); `noisy` gives those under goal noise."""
     rows = [
-        {"seed": s, "step": step, "task": t, "success": mean / 100, "goal_noise": 0.0}
+        EvalRow(s, step, goal, 100, mean, 50.0)
         for s, mean in enumerate(means)
         for step in (1, steps // 2, steps)
-        for t in (1, 2, 3, 4, 5)
+        for goal in (1, 2, 3, 4, 5)
     ]
     noise = tables.get(table).noise.get(task, 0.2)
     rows += [
-        {"seed": s, "step": steps, "task": t, "success": mean / 100, "goal_noise": noise}
+        EvalRow(s, steps, goal, 100, mean, 50.0, goal_noise=noise)
         for s, mean in enumerate(noisy or ())
-        for t in (1, 2, 3, 4, 5)
+        for goal in (1, 2, 3, 4, 5)
     ]
     facts = {
         "versions": {"mujoco": "3.4.0"},
@@ -38,16 +38,34 @@ def record(table, task, column, means, steps=1000, noisy=None, **settings):
     )
 
 
+def paper_tables() -> str:
+    """Every published table as text, with averages recomputed from its entries, as a check of the numbers we ship."""
+    return "\n".join(formats.text(comparison.fill_table(name)) + recomputed(name) for name in tables.paper())
+
+
+def recomputed(name: str) -> str:
+    rows = tables.paper()[name]
+    if "average" not in rows:
+        return ""
+    entries = {c: [row[c][0] for task, row in rows.items() if task != "average"] for c in rows["average"]}
+    means = {c: sum(values) / len(values) for c, values in entries.items()}
+    words = [
+        f"{c} {mean:.1f}" + f" (printed {rows['average'][c][0]})" * (round(mean) != rows["average"][c][0])
+        for c, mean in means.items()
+    ]
+    return f"\naverages recomputed from the entries: {', '.join(words)}\n"
+
+
 def test_the_papers_own_tables_are_the_golden_file():
-    assert formats.paper_tables() == GOLDEN.read_text()
+    assert paper_tables() == GOLDEN.read_text()
 
 
 def test_highlights_of_the_golden_tables_count_as_published():
     counts = {}
     for name in tables.paper():
-        filled = compare.fill(name)
+        filled = comparison.fill_table(name)
         lines = [*filled.lines, *([filled.average] if filled.average else [])]
-        counts[name] = sum(slot.paper_highlight for line in lines for slot in line.slots.values())
+        counts[name] = sum(cell.paper_highlight for line in lines for cell in line.cells.values())
     assert counts == {
         "state_gcivl": 24,
         "state_crl": 19,
@@ -60,7 +78,7 @@ def test_highlights_of_the_golden_tables_count_as_published():
 
 
 def test_a_filled_cell_has_mean_std_interval_and_the_papers_number():
-    found = compare.fill(
+    found = comparison.fill_table(
         "state_gcivl",
         [
             record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92)),
@@ -68,30 +86,32 @@ def test_a_filled_cell_has_mean_std_interval_and_the_papers_number():
         ],
     )
     line = next(line for line in found.lines if line.name == "cube-single-play-v0")
-    dual, orig = line.slots["dual"], line.slots["orig"]
-    assert (dual.ours.mean, dual.ours.seeds, dual.ours.steps) == (89, 4, 1000)
-    assert dual.ours.std == pytest.approx(np.std([86, 88, 90, 92]))
-    assert dual.ours.interval[0] < 89 < dual.ours.interval[1]
-    assert dual.inside is True and orig.inside is False and line.slots["vib"].ours is None
+    dual, orig = line.cells["dual"], line.cells["orig"]
+    assert (dual.measured.mean, dual.measured.seeds, dual.measured.steps) == (89, 4, 1000)
+    assert dual.measured.std == pytest.approx(np.std([86, 88, 90, 92]))
+    assert dual.measured.interval[0] < 89 < dual.measured.interval[1]
+    assert dual.paper_in_interval is True and orig.paper_in_interval is False and line.cells["vib"].measured is None
     assert dual.highlight and not orig.highlight
     gap = found.differences["cube-single-play-v0"]
     assert (gap.mean, gap.seeds, gap.steps) == (26, (4, 4), 1000) and gap.welch[0] < gap.bootstrap[0] < 26
     assert "Dual minus Orig on cube-single-play-v0: +26.0 points after 1,000 steps" in formats.text(found)
     assert found.improvement["orig"].probability == 1.0 and found.average_tasks == 1
-    assert found.average.slots["dual"].ours.mean == 89 and found.average.slots["dual"].paper == (89, None)
+    assert found.average.cells["dual"].measured.mean == 89 and found.average.cells["dual"].paper == (89, None)
 
 
 def test_an_average_of_unequal_cells_says_from_what_to_what():
     cube = record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92), steps=200_000)
     scene = record("state_gcivl", "scene-play-v0", "dual", (80, 82), steps=1_000_000)
-    filled = compare.fill("state_gcivl", [cube, scene])
+    filled = comparison.fill_table("state_gcivl", [cube, scene])
     shown = formats.markdown(filled)
     assert "200k-1M x 2-4" in shown.split("average of 2 tasks")[1].splitlines()[0]
     assert ", 200k x 4" in shown and ", 1M x 2" in shown and "200k-1M x 2-4" in formats.text(filled)
 
 
 def test_settings_stand_under_every_form():
-    filled = compare.fill("state_gcivl", [record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92))])
+    filled = comparison.fill_table(
+        "state_gcivl", [record("state_gcivl", "cube-single-play-v0", "dual", (86, 88, 90, 92))]
+    )
     for form in (formats.text, formats.markdown, formats.latex):
         shown = form(filled).replace("\\", "").replace("{,}", ",")
         for fact in (
@@ -106,7 +126,7 @@ def test_settings_stand_under_every_form():
 
 
 def test_rows_of_different_length_are_not_compared():
-    filled = compare.fill(
+    filled = comparison.fill_table(
         "state_gcivl",
         [
             record("state_gcivl", "scene-play-v0", "dual", (70, 71), steps=1000),
@@ -114,7 +134,7 @@ def test_rows_of_different_length_are_not_compared():
         ],
     )
     line = next(line for line in filled.lines if line.name == "scene-play-v0")
-    assert line.mixed and not any(slot.highlight for slot in line.slots.values())
+    assert line.unequal_steps and not any(cell.highlight for cell in line.cells.values())
     assert not filled.improvement and "different numbers of steps" in formats.text(filled)
 
 
@@ -123,25 +143,27 @@ def test_a_shared_run_fills_both_tables_and_an_own_one_goes_first():
     own = record("parameterization", "scene-play-v0", "dual_inner_product", (50, 52))
 
     def inner(given):
-        line = next(line for line in compare.fill("parameterization", given).lines if line.name == "scene-play-v0")
-        return line.slots["dual_inner_product"].ours.mean
+        line = next(
+            line for line in comparison.fill_table("parameterization", given).lines if line.name == "scene-play-v0"
+        )
+        return line.cells["dual_inner_product"].measured.mean
 
     assert inner([shared]) == 71 and inner([shared, own]) == 51
-    direct = next(line for line in compare.fill("direct", [shared]).lines if line.name == "scene-play-v0")
-    assert direct.slots["dual"].ours is None  # learned with GCIVL there: another run
+    direct = next(line for line in comparison.fill_table("direct", [shared]).lines if line.name == "scene-play-v0")
+    assert direct.cells["dual"].measured is None  # learned with GCIVL there: another run
 
 
 def test_noise_has_a_clean_and_a_noisy_column():
-    filled = compare.fill("noise", [record("noise", "cube-single-play-v0", "dual", (80, 82), noisy=(60, 62))])
+    filled = comparison.fill_table("noise", [record("noise", "cube-single-play-v0", "dual", (80, 82), noisy=(60, 62))])
     line = next(line for line in filled.lines if line.name == "cube-single-play-v0")
-    assert (line.slots["dual"].ours.mean, line.slots["dual_noisy"].ours.mean) == (81, 61)
-    assert line.slots["orig"].ours is None
+    assert (line.cells["dual"].measured.mean, line.cells["dual_noisy"].measured.mean) == (81, 61)
+    assert line.cells["orig"].measured is None
 
 
 def test_one_seed_has_no_interval_and_says_so():
-    filled = compare.fill("state_gcivl", [record("state_gcivl", "scene-play-v0", "dual", (70,))])
-    slot = next(line for line in filled.lines if line.name == "scene-play-v0").slots["dual"]
-    assert slot.ours.interval is None and slot.inside is None
+    filled = comparison.fill_table("state_gcivl", [record("state_gcivl", "scene-play-v0", "dual", (70,))])
+    cell = next(line for line in filled.lines if line.name == "scene-play-v0").cells["dual"]
+    assert cell.measured.interval is None and cell.paper_in_interval is None
     assert "one seed, no interval" in formats.text(filled)
 
 
@@ -158,13 +180,19 @@ def test_a_record_survives_its_file(tmp_path):
     [
         ("[]", "not a row file"),
         ("{", "not a row file"),
-        ('{"format": 1, "table": "nope"}', "unknown table"),
+        ('{"format": 1, "table": "nope", "column": "dual", "task": "scene-play-v0"}', "unknown table"),
+        ('{"format": 1, "table": "direct"}', "no 'column'"),
         ('{"format": 1, "table": "direct", "column": "dual", "task": "cube-single-play-v0"}', "has no task"),
         ('{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0"}', "no 'rows'"),
         (
             '{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0", "rows": [{"seed": 0, '
-            '"step": 5, "task": 1, "success": 3}], "seeds": [0], "steps": 5, "episodes": 1}',
-            "between 0 and 1",
+            '"step": 5, "task": 1, "episodes": 2, "successes": 3, "length": 1}], "seeds": [0], "steps": 5, '
+            '"episodes": 2}',
+            "row 1: 3 successes in 2 episodes",
+        ),
+        (
+            '{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0", "rows": [], "seeds": 0}',
+            "'seeds' is '0', not list",
         ),
     ],
 )
@@ -183,7 +211,7 @@ def test_latex_escapes_what_it_prints():
 
 def test_a_puzzle_has_no_simulator_and_no_official_files():
     puzzle, cube = (
-        " ".join(compare.describe(tables.get(name), [record(name, task, "orig", [50.0])]))
+        " ".join(comparison.describe(tables.get(name), [record(name, task, "orig", [50])]))
         for name, task in (("lightsout", "lightsout-4x5"), ("state_gcivl", "cube-single-play-v0"))
     )
     assert "MuJoCo" in cube and "official files" in cube
@@ -193,7 +221,7 @@ def test_a_puzzle_has_no_simulator_and_no_official_files():
 def test_the_precision_under_a_table_is_what_auto_meant_where_it_was_run():
     auto = {"run": {"precision": "auto"}, "hardware": {"device": "gpu", "precision": "bf16"}}
     for settings, said in ((auto, "bf16"), ({}, "float32"), ({"run": {}}, "not recorded")):
-        lines = compare.describe(
-            tables.get("state_gcivl"), [record("state_gcivl", "scene-play-v0", "orig", [5.0], **settings)]
+        lines = comparison.describe(
+            tables.get("state_gcivl"), [record("state_gcivl", "scene-play-v0", "orig", [5], **settings)]
         )
         assert f"precision: {said} (paper: float32)" in lines

@@ -1,6 +1,7 @@
 """The distance table against policies whose distances are known, and one trained for a few steps."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from dualgoal.envs import ogbench
 from dualgoal.errors import UserError
 from dualgoal.report import distances
+from dualgoal.runs.facts import Sizes
+from run_files import FACTS
 
 MEDIUM = "pointmaze-medium-navigate-v0"
 
@@ -18,7 +21,8 @@ class Known:
 
     def __init__(self, task, shape, distance, file=None):
         self.run, self.seed, self.step = SimpleNamespace(task=task, id="abc"), 0, 7
-        self.dataset = {"observation_shape": list(shape)} | ({"file": str(file)} if file else {})
+        dataset = replace(FACTS.dataset, file=str(file) if file else None)
+        self.facts = replace(FACTS, sizes=Sizes(tuple(shape), 2, discrete=False), dataset=dataset)
         self._one = distance
 
     def distance(self, obs, goal):

@@ -22,7 +22,7 @@ def test_slipping_costs_time():
 
 
 def test_pictures_are_written(tmp_path):
-    paths = pictures.draw(tmp_path / "new" / "folder")
+    paths = pictures.draw_pictures(tmp_path / "new" / "folder")
     assert [path.name for path in paths] == ["fields.png", "noise.png", "goals.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
@@ -30,4 +30,4 @@ def test_pictures_are_written(tmp_path):
 def test_a_file_is_not_a_folder(tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(UserError, match="cannot be used as a folder"):
-        pictures.draw(tmp_path / "taken")
+        pictures.draw_pictures(tmp_path / "taken")

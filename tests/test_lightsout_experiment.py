@@ -8,7 +8,8 @@ from dualgoal.envs import lightsout_puzzle
 from dualgoal.envs.lightsout import ANCHORS, SeededLightsOut, View
 from dualgoal.envs.lightsout_puzzle import Puzzle
 from dualgoal.errors import UserError
-from dualgoal.paper import lightsout as experiment
+from dualgoal.paper import lightsout, lightsout_evaluation
+from dualgoal.paper.lightsout import Experiment
 from dualgoal.reps import Dual, Orig
 from dualgoal.runs import config, directory, policy
 from dualgoal.runs.episodes import play
@@ -17,15 +18,15 @@ SMALL = {"algo.hidden": [64, 64], "batch_size": 64, "lr": 2e-3, "tau": 0.05}
 
 
 def test_preset_is_table_t8():
-    run = experiment.preset("4x6", "ideal")
+    run = Experiment("4x6", "ideal").run()
     assert (run.lr, run.discount, run.tau, run.batch_size, run.steps) == (1e-4, 0.95, 0.005, 1024, 1_000_000)
     assert run.algo.hidden == (1024,) * 4 and run.seeds == (0, 1, 2, 3) and run.episodes == 15
     goals = run.algo.roles["value"].goals
     assert (goals.current, goals.geometric, goals.uniform, goals.random) == (0.2, 0, 0.5, 0.3)
     assert run.reached_by == "state" and run.eval_every == 100_000
-    assert isinstance(run.rep, Orig) and isinstance(experiment.preset("4x5", "dual").rep, Dual)
+    assert isinstance(run.rep, Orig) and isinstance(Experiment("4x5", "dual").run().rep, Dual)
     assert config.from_dict(config.to_dict(run)) == run
-    ids = {experiment.preset(size, rep).id for size in ("4x5", "4x6") for rep in experiment.REPS}
+    ids = {Experiment(size, rep).run().id for size in ("4x5", "4x6") for rep in lightsout.REPS}
     assert len(ids) == 6
 
 
@@ -54,12 +55,12 @@ def test_ideal_views_hold_distances():
 def solved(tmp_path_factory):
     """A 3x3 board solved by a small network, two seeds."""
     out = tmp_path_factory.mktemp("lightsout") / "run"
-    run = experiment.preset("3x3", "ideal", seeds=(0, 1), steps=2500, scaling="standardised", **SMALL)
-    return experiment.lightsout_run(run, out, trajectories=1000, quiet=True)
+    run = Experiment("3x3", "ideal", seeds=(0, 1), steps=2500, scaling="standardised").run(**SMALL)
+    return lightsout.train(run, out, trajectories=1000, quiet=True)
 
 
 def test_ideal_solves_all_pairs_of_a_board(solved):
-    assert experiment.all_pairs(solved, seed=0) == 1.0
+    assert lightsout_evaluation.all_pairs(solved, seed=0) == 1.0
 
 
 def test_a_run_is_an_ordinary_run(solved):
@@ -84,16 +85,16 @@ def test_on_device_and_environment_agree(solved):
 def test_running_again_finds_it_complete_and_other_data_are_refused(solved):
     run = directory.read_run(solved)
     before = (solved / "eval.jsonl").read_bytes()
-    experiment.lightsout_run(run, solved, trajectories=1000, quiet=True)
+    lightsout.train(run, solved, trajectories=1000, quiet=True)
     assert (solved / "eval.jsonl").read_bytes() == before
     with pytest.raises(UserError, match="other data"):
-        experiment.lightsout_run(run, solved, trajectories=1001, quiet=True)
+        lightsout.train(run, solved, trajectories=1001, quiet=True)
 
 
 def test_learned_dual_trains_under_dqn(tmp_path, quick_compile):
     options = SMALL | {"rep.hidden": [16], "rep.dim": 8, "algo.hidden": [16]}
-    run = experiment.preset("3x3", "dual", seeds=(0,), steps=4, **options)
-    out = experiment.lightsout_run(run, tmp_path / "run", trajectories=50, quiet=True)
+    run = Experiment("3x3", "dual", seeds=(0,), steps=4).run(**options)
+    out = lightsout.train(run, tmp_path / "run", trajectories=50, quiet=True)
     assert np.isfinite([row["rep/loss"] for row in directory.inspect(out).metrics]).all()
 
 
@@ -101,43 +102,43 @@ def test_learned_dual_trains_under_dqn(tmp_path, quick_compile):
 def asked(monkeypatch):
     """What would be trained, instead of training it."""
     calls = []
-    monkeypatch.setattr(experiment, "lightsout_run", lambda run, out, **options: calls.append((run, options)))
+    monkeypatch.setattr(lightsout, "train", lambda run, out, *data, **options: calls.append((run, data)))
     return calls
 
 
 def test_experiment_takes_every_open_choice(asked):
-    experiment.experiment(
-        "x", "3x3", "ideal", seeds=(0,), steps=40, batch_size=16, hidden=(16,), scaling="standardised",
+    Experiment(
+        "3x3", "ideal", seeds=(0,), steps=40, batch_size=16, hidden=(16,), scaling="standardised",
         network="onehot", double=True, loss="huber", reached_by="row", trajectories=50, anchor_seed=3,
-    )  # fmt: skip
-    experiment.experiment("x", "4x5", "dual", hidden=(32,))
-    (run, options), (learned, _) = asked
+    ).train("x")  # fmt: skip
+    Experiment("4x5", "dual", hidden=(32,)).train("x")
+    (run, data), (learned, _) = asked
     assert run.task == "lightsout-3x3-ideal-standardised-anchors3" and run.reached_by == "row"
     assert (run.algo.network, run.algo.double, run.algo.loss, run.eval_every) == ("onehot", True, "huber", 4)
-    assert options["trajectories"] == 50
+    assert data == (50, 25, 0)
     assert learned.rep.hidden == learned.algo.hidden == (32,) and learned.task == "lightsout-4x5"
 
 
-def test_defaults_of_the_command_are_the_preset(asked):
+def test_a_cell_of_the_figure_is_the_default_experiment():
     for size in ("4x5", "4x6"):
-        for rep in experiment.REPS:
-            experiment.experiment("x", size, rep)
-            assert asked[-1][0] == experiment.preset(size, rep)
+        for column, rep in (("orig", "orig"), ("dual", "ideal")):
+            assert lightsout.configure(f"lightsout-{size}", column, "dqn") == Experiment(size, rep).run()
+    assert lightsout.configure("lightsout-4x5", "orig", "dqn", steps=1000).eval_every == 100
 
 
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (lambda: experiment.preset("4x5", "vib"), "orig, ideal, dual"),
-        (lambda: experiment.preset("0x3", "orig"), "at least 1"),
-        (lambda: experiment.preset("five", "orig"), "ROWSxCOLUMNS"),
-        (lambda: experiment.preset("5x6", "orig"), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
-        (lambda: experiment.preset("4x5", "ideal", scaling="log"), "unknown scaling 'log'"),
-        (lambda: experiment.preset("4x5", "orig", colour=1), "colour"),
+        (lambda: Experiment("4x5", "vib").run(), "orig, ideal, dual"),
+        (lambda: Experiment("0x3", "orig").run(), "at least 1"),
+        (lambda: Experiment("five", "orig").run(), "ROWSxCOLUMNS"),
+        (lambda: Experiment("5x6", "orig").run(), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
+        (lambda: Experiment("4x5", "ideal", scaling="log").run(), "unknown scaling 'log'"),
+        (lambda: Experiment("4x5", "orig").run(colour=1), "colour"),
         (lambda: View.parse("lightsout-4x5-deal"), "expected lightsout-ROWSxCOLUMNS"),
         (lambda: View(Puzzle(4, 4), True)(np.zeros(16)), "rank 12 of 16"),
-        (lambda: experiment.lightsout_run(experiment.preset("4x5", goal_noise=0.1), "x"), "without noise"),
-        (lambda: experiment.lightsout_run(experiment.preset("4x5"), "x", trajectories=0), "at least 1"),
+        (lambda: lightsout.train(Experiment("4x5").run(goal_noise=0.1), "x"), "without noise"),
+        (lambda: lightsout.train(Experiment("4x5").run(), "x", trajectories=0), "at least 1"),
     ],
 )
 def test_bad_input_says_what_is_possible(use, words):

@@ -58,7 +58,9 @@ def test_every_command_of_the_readme_runs(workplace, capsys, monkeypatch, quick_
     from dualgoal.paper import reproduce
 
     done = []
-    monkeypatch.setattr(reproduce, "_do", lambda job, *rest: done.append(job.cell.name))  # trained below and elsewhere
+    monkeypatch.setattr(
+        reproduce, "_do", lambda job, *rest: done.append(job.planned.name)
+    )  # trained below and elsewhere
     ran = []
     for kind, block in BLOCKS:
         if kind == "python":

@@ -2,6 +2,7 @@
 real browser: it loads without a word, tables sort, pointing at a goal changes the colours, keys do too."""
 
 import base64
+import datetime
 import json
 import re
 
@@ -15,15 +16,15 @@ from dualgoal.errors import UserError
 from dualgoal.paper import settings as presets
 from dualgoal.report import distances as explorer
 from dualgoal.report import page as report
-from dualgoal.report import reader
-from dualgoal.runs import config
+from dualgoal.runs.rows import EvalRow
+from run_files import write_run
 
 TASK = "pointmaze-medium-navigate-v0"
 HOSTILE = "<script>alert('x')</script>\"&amp;"
 
 
 def distances(states=40, goals=9):
-    """A table as `explorer.explore` makes it: states on a circle, distances along it."""
+    """A table as `distances.explore` makes it: states on a circle, distances along it."""
     angle = np.linspace(0, 2 * np.pi, states, endpoint=False)
     chosen = np.arange(goals) * (states // goals)
     along = np.abs((angle[chosen][:, None] - angle + np.pi) % (2 * np.pi) - np.pi)
@@ -32,25 +33,22 @@ def distances(states=40, goals=9):
     table = {"format": 1, "run": "abc", "task": TASK, "seed": 0, "step": 100, "kind": "maze", "cell": 4.0}
     table |= {"points": points.round(3).tolist(), "goals": chosen.tolist(), "learned": (20 * along).round(1).tolist()}
     table |= {"exact": exact.astype(int).tolist(), "walls": [[-2.0, -2.0, 4.0]]}
-    return table | explorer.compare(20 * along, exact)
+    return table | explorer.agreement(20 * along, exact)
 
 
 def make_run(path, rep="dual", success=(0.5, 0.9), table=True, steps=1000, **options):
     """A run directory without checkpoints, of two seeds."""
     run = presets.preset(TASK, rep, "gcivl", seeds=(0, 1), steps=steps, episodes=10, **options)
     (path / "videos").mkdir(parents=True)
-    facts = {"versions": {"mujoco": "3.4.0"}, "git": "0123abc", "hardware": {"device": "cpu"}}
-    facts |= {"dataset": {"source": "generated", "episodes": 60, "sha256": "ab" * 32}}
-    (path / "config.json").write_text(json.dumps({"run": config.to_dict(run), "id": run.id, **facts}))
-    rows = [
-        {"seed": s, "step": step, "task": t, "success": min(1, success[0] + (success[1] - success[0]) * step / steps)}
+    share = lambda step: min(1, success[0] + (success[1] - success[0]) * step / steps)
+    evaluations = [
+        EvalRow(seed, step, goal, 1000, round(1000 * share(step)), 50.0)
         for step in run.eval_steps
-        for s in (0, 1)
-        for t in range(1, 6)
+        for seed in (0, 1)
+        for goal in range(1, 6)
     ]
-    (path / "eval.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     losses = [{"step": s, "seed": 0, "split": "train", "rep/loss": 1 / s} for s in range(100, steps + 1, 100)]
-    (path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in losses))
+    write_run(path, run, evaluations, metrics=losses)
     if table:
         (path / "distances.json").write_text(json.dumps(distances()))
     return path
@@ -64,7 +62,7 @@ def page_file(tmp_path_factory):
     make_run(folder / "d", table=False, steps=500)
     (folder / "c").mkdir()
     (folder / "c" / "notes.txt").write_text("x")
-    return report.report(
+    return report.write_report(
         [*runs, folder / "d", folder / "c"], folder / "out" / "report.html", title=f"A {HOSTILE} title"
     )
 
@@ -80,8 +78,16 @@ def test_the_page_holds_what_was_run(page_file):
 
 def test_what_was_left_out_is_said(page_file):
     aside = re.search("<aside.*?</aside>", page_file.read_text(), re.S)[0]
-    assert "c: no config.json: not a run directory" in aside
+    assert "c: not a run directory (no config.json)" in aside
     assert "d: no distance explorer: no checkpoint yet" in aside and "b: no distance" not in aside
+
+
+def test_the_top_of_the_page_says_what_came_out_when_and_how_it_was_made(page_file):
+    header = re.search("<header.*?</header>", page_file.read_text(), re.S)[0]
+    today = datetime.datetime.now(datetime.UTC).date()
+    assert f"3 runs on 1 task, last changed on {today}" in header
+    assert f"On {TASK}, dual + gcivl (steps 1000) reaches 86 % success" in header and "orig + gcivl 28 %" in header
+    assert "<code>dualgoal report " in header and f"--out {page_file}" in header
 
 
 def test_the_page_needs_nothing_from_outside(page_file):
@@ -89,7 +95,11 @@ def test_the_page_needs_nothing_from_outside(page_file):
     without_data = re.sub(r'src="data:[^"]*"', "", page)
     assert not re.search(r"""(?:src|href)=["'](?!#)""", without_data)
     assert "http://" not in without_data.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
-    assert "url(" not in page and "@import" not in page and "default-src 'none'" in page.replace("&#x27;", "'")
+    assert (
+        not re.search(r"url\((?!#)", page)
+        and "@import" not in page
+        and "default-src 'none'" in page.replace("&#x27;", "'")
+    )
 
 
 def test_user_strings_are_escaped(tmp_path):
@@ -100,7 +110,7 @@ def test_user_strings_are_escaped(tmp_path):
     content["git"] = HOSTILE
     (path / "config.json").write_text(json.dumps(content))
     (path / HOSTILE.replace("/", "_")).write_text("foreign")
-    page = report.report([path], tmp_path / "r.html", title=HOSTILE).read_text()
+    page = report.write_report([path], tmp_path / "r.html", title=HOSTILE).read_text()
     assert "<script>alert" not in page and "<img" not in page
     assert page.count("</script>") == page.count("<script") == 2
 
@@ -115,14 +125,16 @@ def test_broken_directories_give_a_page_and_no_traceback(tmp_path):
         "config": lambda p: (p / "config.json").write_bytes(b"\xff\xfe"),
     }.items():
         spoil(make_run(tmp_path / name))
-    page = report.report([tmp_path], tmp_path / "r.html").read_text()
-    more = report.report([whole, tmp_path / "empty", tmp_path / "nowhere", tmp_path / "r.html"], tmp_path / "q.html")
-    assert "left out (not a complete row)" in page and "config.json cannot be read" in page
+    page = report.write_report([tmp_path], tmp_path / "r.html").read_text()
+    more = report.write_report(
+        [whole, tmp_path / "empty", tmp_path / "nowhere", tmp_path / "r.html"], tmp_path / "q.html"
+    )
+    assert "half" in page and "config.json: not JSON" in page and "&#x27;rep&#x27; is []" in page
     assert "no such directory" in more.read_text() and "not a directory" in more.read_text()
-    nothing = report.report([tmp_path / "nowhere"], tmp_path / "n.html").read_text()
+    nothing = report.write_report([tmp_path / "nowhere"], tmp_path / "n.html").read_text()
     assert "No run could be read." in nothing
     with pytest.raises(UserError, match="no run to report on"):
-        report.report([], tmp_path / "x.html")
+        report.write_report([], tmp_path / "x.html")
 
 
 JSON = st.recursive(
@@ -133,7 +145,9 @@ JSON = st.recursive(
 NAMES = st.sampled_from(
     ["task", "rep", "algo", "seeds", "steps", "episodes", "discount", "name", "dataset", "versions"]
 )
-ROW = st.dictionaries(st.sampled_from(["seed", "step", "task", "success", "goal_noise", "x/loss"]), JSON)
+ROW = st.dictionaries(
+    st.sampled_from(["seed", "step", "goal", "episodes", "successes", "length", "goal_noise", "x/loss"]), JSON
+)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -147,7 +161,7 @@ def test_no_content_of_a_run_directory_breaks_the_page(tmp_path_factory, run, fa
             file.writelines(json.dumps(row) + "\n" for row in rows)
     kept = json.loads((path / "distances.json").read_text())
     (path / "distances.json").write_text(json.dumps(kept | {"profile": table, "correlation": table, "walls": table}))
-    page = report.build([reader.read(path)], title="t")
+    page = report.build([path], title="t")
     assert page.count("<script") == 2
 
 
@@ -157,14 +171,14 @@ def test_films_that_do_not_fit_are_named(tmp_path, monkeypatch):
         (run / "videos" / f"step-000001000-seed-0-task-{task}.mp4").write_bytes(bytes(600))
     (run / "videos" / "step-000000500-seed-0-task-1.mp4").write_bytes(b"older")
     monkeypatch.setattr("dualgoal.report.sections.FILM_LIMIT", 1000)
-    page = report.report([run], tmp_path / "r.html").read_text()
+    page = report.write_report([run], tmp_path / "r.html").read_text()
     assert page.count("<video") == 1 and "task-2.mp4 left out" in page
     assert base64.b64encode(b"older").decode() not in page
 
 
 def test_building_twice_gives_the_same_page(tmp_path):
     run = make_run(tmp_path / "run")
-    first, second = (report.report([run], tmp_path / name).read_bytes() for name in ("1.html", "2.html"))
+    first, second = (report.write_report([run], tmp_path / "report.html").read_bytes() for _ in range(2))
     assert first == second
 
 
@@ -213,7 +227,7 @@ def test_pointing_at_a_goal_changes_the_colours(page):
     words = page.run("document.querySelector('#explorer-0 .said').textContent")
     goal = int(re.match(r"Goal (\d+) of 9", words)[1]) - 1
     chosen = distances()["goals"][goal]
-    assert after[0][chosen] == "rgb(47, 37, 96)"  # the goal itself is the nearest colour
+    assert after[0][chosen] == "rgb(68, 1, 84)"  # the goal itself is the nearest colour
     assert "Rank correlation with the shortest path: 1.00" in words
 
 
@@ -269,6 +283,33 @@ def test_it_fits_a_phone_prints_and_respects_the_dark(page):
     page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     dark = page.run("getComputedStyle(document.body).backgroundColor")
     assert light != dark and page.complaints == []
+
+
+@needs_browser
+def test_charts_are_legible_on_a_phone_and_in_the_dark(page):
+    page.size(375, 800, mobile=True)
+    sizes = page.run("[...document.querySelectorAll('.chart text')].map((t) => t.getBoundingClientRect().height)")
+    assert sizes and min(size for size in sizes if size) >= 8
+    colours = """(scheme => ['text', '.chart path[style*="--c0"]'].map((s) => {
+        const style = getComputedStyle(document.querySelector('#curves .chart ' + s.replace('.chart ', '')));
+        return s === 'text' ? style.fill : style.stroke }))()"""
+    seen = {}
+    for scheme in ("light", "dark"):
+        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        seen[scheme] = page.run(colours)
+    assert all(light != dark for light, dark in zip(seen["light"], seen["dark"], strict=True))
+    page.size(1200, 900)
+
+
+@needs_browser
+def test_the_first_column_of_a_wide_table_stays_in_view_on_a_phone(page):
+    page.size(375, 800, mobile=True)
+    left = """(() => { const frame = document.querySelector('#results .frame'); frame.scrollLeft = 200;
+        const at = frame.querySelector('tbody td').getBoundingClientRect().left - frame.getBoundingClientRect().left;
+        const moved = frame.scrollLeft; frame.scrollLeft = 0; return [at, moved] })()"""
+    at, moved = page.run(left)
+    assert moved > 50 and 0 <= at < 5
+    page.size(1200, 900)
 
 
 @needs_browser

@@ -3,48 +3,29 @@
 import json
 from pathlib import Path
 
-from dualgoal.paper import page as results
-from dualgoal.paper import row_files, settings, tables
+from dualgoal.paper import page, row_files, settings, tables
 from dualgoal.runs import config
+from run_files import rows, write_run
 
 RUN = {"seeds": (0, 1), "steps": 1000, "episodes": 4}
 
 
-def write_run(path, run, success, noisy=None):
-    path.mkdir(parents=True)
-    facts = {
-        "run": config.to_dict(run),
-        "id": run.id,
-        "versions": {"mujoco": "3.4.0"},
-        "hardware": {"device": "cpu"},
-        "dataset": {"source": "generated", "file": "/somewhere/private/x.npz", "episodes": 100},
-    }
-    (path / "config.json").write_text(json.dumps(facts))
-
-    def rows(value, noise, steps):
-        return "".join(
-            json.dumps({"seed": s, "step": step, "task": t, "episodes": 4, "success": value, "goal_noise": noise})
-            + "\n"
-            for step in steps
-            for s in run.seeds
-            for t in range(1, 6)
-        )
-
-    (path / "eval.jsonl").write_text(rows(success, 0.0, run.eval_steps))
-    if noisy is not None:
-        (path / "noise.jsonl").write_text(rows(noisy, 0.2, run.eval_steps[-3:]))
+def make(path, run, successes, noisy=None):
+    """A run with `successes` of ten at every evaluation, and `noisy` of ten at the last three with noise."""
+    repeated = None if noisy is None else rows(run, noisy, steps=run.eval_steps[-3:], noise=0.2)
+    return write_run(path, run, rows(run, successes), noisy=repeated)
 
 
 def test_from_runs_to_the_page(tmp_path):
     runs, folder, said = tmp_path / "runs", tmp_path / "results", []
-    write_run(runs / "a", settings.preset("cube-single-play-v0", "dual", "gcivl", **RUN), 0.9, noisy=0.7)
-    write_run(runs / "b", settings.preset("cube-single-play-v0", "orig", "gcivl", **RUN), 0.5, noisy=0.1)
-    write_run(runs / "c", settings.preset("cube-single-play-v0", "dual", "gcivl", **RUN, **{"rep.dim": 8}), 0.1)
+    make(runs / "a", settings.preset("cube-single-play-v0", "dual", "gcivl", **RUN), 9, noisy=7)
+    make(runs / "b", settings.preset("cube-single-play-v0", "orig", "gcivl", **RUN), 5, noisy=1)
+    make(runs / "c", settings.preset("cube-single-play-v0", "dual", "gcivl", **RUN, **{"rep.dim": 8}), 1)
     (runs / "d").mkdir()
     (runs / "d" / "config.json").write_text("{broken")
     (folder / "text").mkdir(parents=True)
     (folder / "text" / "state_gcivl.md").write_text("Dual is far ahead, as in the paper.\n")
-    page = results.results(folder, tmp_path / "docs" / "results.md", [runs], said.append).read_text()
+    built = page.write_page(folder, tmp_path / "docs" / "results.md", [runs], said.append).read_text()
     names = sorted(p.relative_to(folder).as_posix() for p in folder.glob("*/*.json"))
     assert names == [
         "noise/cube-single-play-v0.dual.1000.json",
@@ -52,40 +33,53 @@ def test_from_runs_to_the_page(tmp_path):
         "state_gcivl/cube-single-play-v0.dual.1000.json",
         "state_gcivl/cube-single-play-v0.orig.1000.json",
     ]
-    assert "**90±0** [90-90], 1k x 2 (paper **89±3**)" in page
-    assert "50±0 [50-50], 1k x 2 (paper 52±3)" in page
-    assert "Dual is far ahead, as in the paper." in page
-    assert "not run (paper **72±6**)" in page
-    assert "`results/state_gcivl/cube-single-play-v0.dual.1000.json`" in page
-    assert "Dual minus Orig on cube-single-play-v0: +40.0 points after 1,000 steps" in page
-    assert "| Dual loses less than Orig when goals are noisy | a figure, no published numbers | holds:" in page
+    assert "**90±0** [90-90], 1k x 2 (paper **89±3**)" in built
+    assert "50±0 [50-50], 1k x 2 (paper 52±3)" in built
+    assert "Dual is far ahead, as in the paper." in built
+    assert "not run (paper **72±6**)" in built
+    assert "`results/state_gcivl/cube-single-play-v0.dual.1000.json`" in built
+    assert "Dual minus Orig on cube-single-play-v0: +40.0 points after 1,000 steps" in built
+    assert "| Dual loses less than Orig when goals are noisy | a figure, no published numbers | so far holds:" in built
     assert any("not a run of the paper's tables" in line for line in said) and any("not JSON" in line for line in said)
-    assert page == results.build(folder)
+    assert built == page.build(folder)
     pictures = sorted(p.name for p in (tmp_path / "docs" / "figures").iterdir())
-    assert pictures == ["noise.svg", "state_gcivl.svg"] and all(f"(figures/{name})" in page for name in pictures)
+    assert pictures == ["noise.svg", "state_gcivl.svg"] and all(f"(figures/{name})" in built for name in pictures)
     first = (tmp_path / "docs" / "figures" / "noise.svg").read_bytes()
-    results.results(folder, tmp_path / "docs" / "results.md")
+    page.write_page(folder, tmp_path / "docs" / "results.md")
     assert (tmp_path / "docs" / "figures" / "noise.svg").read_bytes() == first
 
 
 def test_row_files_keep_no_folder_of_this_machine(tmp_path):
-    write_run(tmp_path / "runs" / "a", settings.preset("scene-play-v0", "dual", "crl", **RUN), 0.9)
-    path = results.collect(tmp_path / "runs", tmp_path / "results")[0]
+    make(tmp_path / "runs" / "a", settings.preset("scene-play-v0", "dual", "crl", **RUN), 9)
+    path = page.collect(tmp_path / "runs", tmp_path / "results")[0]
     assert "private" not in path.read_text() and row_files.load(path).settings["dataset"]["file"] == "x.npz"
+
+
+def test_a_bad_run_costs_only_itself(tmp_path):
+    said = []
+    for name, rep in (("good", "dual"), ("rows", "orig"), ("config", "vib")):
+        make(tmp_path / "runs" / name, settings.preset("scene-play-v0", rep, "crl", **RUN), 9)
+    with (tmp_path / "runs" / "rows" / "eval.jsonl").open("a") as file:
+        file.write('{"seed": "none"}\n')
+    content = json.loads((tmp_path / "runs" / "config" / "config.json").read_text())
+    (tmp_path / "runs" / "config" / "config.json").write_text(json.dumps(content | {"run": {"task": 7, "rep": []}}))
+    names = [path.name for path in page.collect(tmp_path / "runs", tmp_path / "results", said.append)]
+    assert names == ["scene-play-v0.dual.1000.json"] and len(said) == 2
+    assert "config: left out: " in said[0] and "rows: left out: " in said[1] and "line 101: " in said[1]
 
 
 def test_lights_out_runs_are_found_under_both_views(tmp_path):
     for cell in tables.expand("lightsout", tasks=["lightsout-4x5"], seeds=(0, 1), steps=1000):
-        write_run(tmp_path / "runs" / cell.column, config.from_dict(cell.config), 0.4)
-    names = [path.name for path in results.collect(tmp_path / "runs", tmp_path / "results")]
+        make(tmp_path / "runs" / cell.column, config.from_dict(cell.config), 4)
+    names = [path.name for path in page.collect(tmp_path / "runs", tmp_path / "results")]
     assert names == ["lightsout-4x5.dual.1000.json", "lightsout-4x5.orig.1000.json"]
 
 
 def test_the_committed_page_is_built_from_the_committed_rows():
     root = Path(__file__).parent.parent
-    assert (root / "docs" / "results.md").read_text() == results.build(root / "results")
+    assert (root / "docs" / "results.md").read_text() == page.build(root / "results")
 
 
 def test_without_any_row_file_everything_is_not_run(tmp_path):
-    page = results.build(tmp_path)
-    assert page.count("Not run") == 9 and "average" in page
+    built = page.build(tmp_path)
+    assert built.count("Not run") == 9 and "average" in built

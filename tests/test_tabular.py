@@ -199,7 +199,7 @@ def test_classical_scaling_recovers_points():
 
 
 def test_rows_have_the_documented_fields_and_pass():
-    rows = list(checks.checks(sizes=(12,), repeats=3))
+    rows = list(checks.run_checks(sizes=(12,), repeats=3))
     assert rows and all(row.passed for row in rows)
     assert {"stochastic", "deterministic", "unreachable", "block"} <= {row.process for row in rows}
     listed = json.loads(checks.as_json(rows))
@@ -207,13 +207,16 @@ def test_rows_have_the_documented_fields_and_pass():
 
 
 def test_command_prints_every_row_and_fails_with_a_failed_check(monkeypatch, capsys):
-    good, bad = checks.Row("triangle", "stochastic", 9, 1e-16, True), checks.Row("triangle", "odd", 9, np.inf, False)
-    monkeypatch.setattr(checks, "checks", lambda seed: iter([good, good]))
-    checks.main()
+    good, bad = (
+        checks.CheckResult("triangle", "stochastic", 9, 1e-16, True),
+        checks.CheckResult("triangle", "odd", 9, np.inf, False),
+    )
+    monkeypatch.setattr(checks, "run_checks", lambda seed: iter([good, good]))
+    checks.check_and_print()
     assert capsys.readouterr().out.splitlines()[-1] == "2 of 2 checks passed"
-    monkeypatch.setattr(checks, "checks", lambda seed: iter([good, bad]))
+    monkeypatch.setattr(checks, "run_checks", lambda seed: iter([good, bad]))
     with pytest.raises(SystemExit) as end:
-        checks.main(json=True)
+        checks.check_and_print(json=True)
     assert end.value.code == 1
     assert [row["deviation"] for row in json.loads(capsys.readouterr().out)] == [1e-16, None]
 
@@ -234,7 +237,7 @@ def test_float64_stays_inside():
          "emission"),
         (lambda: optimal_values(checks.random_deterministic(np.random.default_rng(0), 4), 1.0), "gamma"),
         (lambda: optimal_values(checks.random_deterministic(np.random.default_rng(0), 4), 0.9, np.eye(3)), "mask"),
-        (lambda: list(checks.checks(sizes=(2000,))), "sizes must be"),
+        (lambda: list(checks.run_checks(sizes=(2000,))), "sizes must be"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(build, words):

@@ -59,7 +59,7 @@ def run_demo(out: Path, *, workers: int | None = None, **changes: Any) -> Path:
         rows[rep] = [row for row in directory.evaluations(out / rep) if row.step == run.steps]
     say("evaluating random actions, for comparison")
     rows["random"] = evaluation.evaluate(out / "dual", random=True, workers=workers)
-    report = page.report([out / rep for rep in SMALL_REP], out / "report.html", data_path=out / "data")
+    report = page.write_report([out / rep for rep in SMALL_REP], out / "report.html", data_path=out / "data")
     print(summary(rows))
     say(f"open {report}")
     return report

@@ -64,7 +64,7 @@ class Report(Verb):
     def run(self) -> None:
         from dualgoal.report import page
 
-        print(page.report(self.runs, self.out, data_path=self.data))
+        print(page.write_report(self.runs, self.out, data_path=self.data))
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class Reproduce(Verb):
         part |= {"steps": self.steps, "precision": self.precision}
         part |= {} if self.episodes is None else {"episodes": self.episodes}
         if self.dry_run:
-            show(reproduce.dry_run(self.table, out=self.out, **part), self.json, reproduce.text)
+            show(reproduce.dry_run(self.table, out=self.out, **part), self.json, reproduce.plan_text)
             return
-        done = reproduce.reproduce(
+        done = reproduce.reproduce_table(
             self.table, out=self.out, data=self.data, workers=self.workers, quiet=self.quiet, **part
         )
         print(done.json if self.json else done.text)
@@ -148,4 +148,4 @@ class Results(Verb):
     def run(self) -> None:
         from dualgoal.paper import page
 
-        print(page.results(self.folder, self.out, self.runs))
+        print(page.write_page(self.folder, self.out, self.runs))

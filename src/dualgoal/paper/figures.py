@@ -1,17 +1,20 @@
-"""A table as a picture with 95 % intervals: bars for noisy goals, learning curves for everything else.
+"""All curves and bars of tables and reports, with 95 % intervals over seeds, drawn with Matplotlib.
 
-Drawn with Matplotlib's object interface, so no display and no global state; the same numbers give the same SVG.
+A table becomes bars if it compares clean with noisy goals and learning curves otherwise; a report draws one chart per
+task or loss. Only Matplotlib's object interface is used, so there is no display and no global state, and the same
+numbers give the same SVG.
 """
 
+import io
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dualgoal.paper import filled as compare
-from dualgoal.paper import stats, tables
-from dualgoal.paper.filled import NOISY, Filled
+from dualgoal.paper import comparison, stats, tables
+from dualgoal.paper.comparison import NOISY, FilledTable
 from dualgoal.paper.formats import short
 from dualgoal.paper.row_files import Record
 
@@ -27,43 +30,78 @@ OTHERS = ("#1f6fb4", "#c4622d", "#3f7d4e")
 PER_ROW = 3
 
 
+@dataclass(frozen=True)
+class Curve:
+    """A line with an optional band around it."""
+
+    x: np.ndarray
+    y: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+
+def learning_curve(steps: Sequence[int], scores: np.ndarray) -> Curve:
+    """The mean over seeds of (seeds, steps) scores, with a 95 % bootstrap interval over seeds.
+
+    NaN marks evaluations that a seed lacks; steps that no seed has are left out.
+    """
+    there = ~np.isnan(scores).all(axis=0)
+    columns = [column[~np.isnan(column)] for column in scores.T[there]]
+    means = np.array([column.mean() for column in columns])
+    found = [stats.bootstrap([c], stats.mean_of_tasks, np.random.default_rng(0), resamples=1000) for c in columns]
+    bounds = np.array([interval or (m, m) for interval, m in zip(found, means, strict=True)]).reshape(-1, 2)
+    return Curve(np.array(steps)[there], means, bounds[:, 0], bounds[:, 1])
+
+
+def _plot(axes: Any, curve: Curve, colour: str, **style: Any) -> Any:
+    """Draw a curve and its band; returns the line, for a legend."""
+    (line,) = axes.plot(curve.x, curve.y, color=colour, marker=".", **style)
+    if curve.low is not None and curve.high is not None:
+        axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+    axes.xaxis.set_major_formatter(lambda value, _: short(round(value)))
+    return line
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
 def draw(
-    filled: Filled, records: Iterable[Record], stem: Path, suffixes: Sequence[str] = (".svg", ".png")
+    filled: FilledTable, records: Iterable[Record], stem: Path, suffixes: Sequence[str] = (".svg", ".png")
 ) -> list[Path]:
     """Write the figure of a table from the records that fill it; nothing when there are none."""
-    if not filled.has_ours():
+    if not filled.has_measurements():
         return []
     figure = _bars(filled) if any(h.endswith(NOISY) for h in filled.headings) else _curves(filled, records)
     stem.parent.mkdir(parents=True, exist_ok=True)
     return [_save(figure, stem.with_suffix(suffix)) for suffix in suffixes]
 
 
-def _bars(filled: Filled) -> Any:
+def _bars(filled: FilledTable) -> Any:
     """Orig and Dual with clean and with noisy goals, one group per task."""
-    lines = [line for line in filled.lines if any(slot.ours for slot in line.slots.values())]
+    lines = [line for line in filled.lines if line.measured()]
     figure = _canvas(max(4.0, 2.2 * len(lines) + 1.5), 3.4)
     axes = figure.subplots()
     named: dict[str, Any] = {}
     for i, line in enumerate(lines):
-        for j, (heading, slot) in enumerate(line.slots.items()):
-            if slot.ours is None:
+        for j, (heading, cell) in enumerate(line.cells.items()):
+            if cell.measured is None:
                 continue
-            low, high = slot.ours.interval or (slot.ours.mean, slot.ours.mean)
+            low, high = cell.measured.interval or (cell.measured.mean, cell.measured.mean)
             style: dict[str, Any] = {"color": COLOURS[heading.removesuffix(NOISY)]}
             if heading.endswith(NOISY):
                 style |= {"alpha": 0.6, "hatch": "///", "edgecolor": "white", "ecolor": "black"}
-            spread = [[max(slot.ours.mean - low, 0)], [max(high - slot.ours.mean, 0)]]
+            spread = [[max(cell.measured.mean - low, 0)], [max(high - cell.measured.mean, 0)]]
             named[filled.headings[heading]] = axes.bar(
-                i + 0.2 * (j - 1.5), slot.ours.mean, 0.19, yerr=spread, capsize=2, **style
+                i + 0.2 * (j - 1.5), cell.measured.mean, 0.19, yerr=spread, capsize=2, **style
             )
     axes.set_xticks(range(len(lines)), [line.name.removesuffix("-v0") for line in lines])
     return _finish(figure, [axes], named)
 
 
-def _curves(filled: Filled, records: Iterable[Record]) -> Any:
+def _curves(filled: FilledTable, records: Iterable[Record]) -> Any:
     """Success against steps, a panel per task."""
-    found = compare.assign(tables.get(filled.name), records)
-    tasks = [line.name for line in filled.lines if any(slot.ours for slot in line.slots.values())]
+    found = comparison.assign(tables.get(filled.name), records)
+    tasks = [line.name for line in filled.lines if line.measured()]
     across = min(PER_ROW, len(tasks))
     down = -(-len(tasks) // across)
     figure = _canvas(3.7 * across + 0.3, 2.9 * down + 0.4)
@@ -71,29 +109,15 @@ def _curves(filled: Filled, records: Iterable[Record]) -> Any:
     named: dict[str, Any] = {}
     for axes, task in zip(panels, tasks, strict=False):
         for i, (column, title) in enumerate(filled.headings.items()):
-            if (task, column) not in found:
-                continue
-            scores = found[task, column].scores()
-            steps, mean, low, high = band(scores.steps, scores.curve())
-            colour = COLOURS.get(column, OTHERS[i % len(OTHERS)])
-            (named[title],) = axes.plot(steps, mean, color=colour, marker=".")
-            axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+            if (task, column) in found:
+                scores = found[task, column].scores()
+                colour = COLOURS.get(column, OTHERS[i % len(OTHERS)])
+                named[title] = _plot(axes, learning_curve(scores.steps, scores.curve()), colour)
         axes.set_title(task, fontsize=9)
-        axes.xaxis.set_major_formatter(lambda value, _: short(round(value)))
     for unused in panels[len(tasks) :]:
         unused.set_visible(False)
     figure.supxlabel("gradient steps", fontsize=9)
     return _finish(figure, list(panels[: len(tasks)]), named)
-
-
-def band(steps: Sequence[int], curve: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Steps at which some seed was evaluated, the mean over seeds, and a 95 % bootstrap interval over seeds."""
-    there = ~np.isnan(curve).all(axis=0)
-    columns = [column[~np.isnan(column)] for column in curve.T[there]]
-    means = np.array([column.mean() for column in columns])
-    found = [stats.bootstrap([c], stats.mean_of_tasks, np.random.default_rng(0), resamples=1000) for c in columns]
-    bounds = np.array([interval or (m, m) for interval, m in zip(found, means, strict=True)]).reshape(-1, 2)
-    return np.array(steps)[there], means, bounds[:, 0], bounds[:, 1]
 
 
 def _canvas(width: float, height: float) -> Any:
@@ -118,3 +142,45 @@ def _save(figure: Any, path: Path) -> Path:
     with matplotlib.rc_context({"svg.hashsalt": "dualgoal"}):  # otherwise names inside an SVG differ from run to run
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
+
+
+# Charts of a report ---------------------------------------------------------------------------------------------------
+
+INK, GRID = "#20242a", "#e3e0da"
+PALETTE = ("#1f5f8b", "#c4622d", "#3f7d4e", "#8a4f9e", "#a0813a", "#2f8c8c", "#b0436b", "#5b626b")
+DASHES: tuple[tuple[float, ...], ...] = ((), (4, 2), (1, 1.5), (5, 1.5, 1, 1.5))  # in line widths; () is a solid line
+
+
+def line_style(number: int) -> tuple[str, tuple[float, ...]]:
+    """Colour and dashes of the n-th run of a page; those that share a colour differ in dashes."""
+    return PALETTE[number % len(PALETTE)], DASHES[(number + number // len(PALETTE)) % len(DASHES)]
+
+
+def chart_svg(
+    curves: Sequence[tuple[int, Curve]], *, name: str, y_label: str, y_range: tuple[float, float] | None = None
+) -> str:
+    """An SVG of curves over gradient steps, each with the number of its style.
+
+    `name` makes the names inside the SVG unique in a page. Text stays text, so that it takes the font of the page. The
+    size suits a phone, where a figure drawn larger would have illegible labels.
+    """
+    import matplotlib
+
+    look: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none", "font.size": 8}
+    look |= {"axes.edgecolor": GRID, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "grid.color": GRID}
+    with matplotlib.rc_context(look):
+        figure = _canvas(4.6, 2.7)
+        axes = figure.subplots()
+        for number, curve in curves:
+            colour, dashes = line_style(number)
+            _plot(axes, curve, colour, linestyle=(0, dashes) if dashes else "-", linewidth=1.4, markersize=4)
+        axes.set_xlim(left=0)
+        axes.set_ylim(*(y_range or (None, None)))
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xlabel("gradient steps")
+        axes.set_ylabel(y_label)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    return file.getvalue()

@@ -1,4 +1,4 @@
-"""docs/results.md from committed row files: every number has its rows, every table its paragraph, nothing by hand.
+"""docs/results.md, built from committed row files: every number can be traced to its rows, nothing is typed by hand.
 
 `collect` turns run directories into row files under results/; `build` turns those, and the paragraphs in
 results/text/TABLE.md, into the page. Building twice gives the same bytes.
@@ -6,20 +6,18 @@ results/text/TABLE.md, into the page. Building twice gives the same bytes.
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
-from dualgoal.paper import claims, figures, formats, reproduce, row_files, tables
-from dualgoal.paper import filled as compare
+from dualgoal.paper import claims, comparison, families, figures, formats, reproduce, row_files, tables
 from dualgoal.paper.row_files import Record
-from dualgoal.paper.tables import Cell
+from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import directory
 
-# What a run may change and still be a cell of a table; all of it is printed beside the number.
-REDUCIBLE = ("seeds", "steps", "episodes", "eval_every", "save_every", "log_every", "precision", "deterministic")
+# What a run may change and still fill a cell of a table; what matters of it is printed with the number.
+MAY_DIFFER = ("seeds", "steps", "episodes", "eval_every", "save_every", "log_every", "precision", "deterministic")
 
-FIGURES = "figures"  # beside the page
+FIGURES = "figures"  # folder next to the page
 
 INTRO = """# Results
 
@@ -29,7 +27,7 @@ seeds, then training steps x seeds, then the paper's number. Bold: at least 95 %
 """
 
 
-def results(
+def write_page(
     folder: str | Path = "results",
     out: str | Path = "docs/results.md",
     runs: Sequence[str | Path] = (),
@@ -43,46 +41,47 @@ def results(
     write_atomic(out, build(folder).encode())
     found = row_files.load_all(Path(folder))
     for name in {record.table for record in found}:
-        figures.draw(compare.fill(name, found), found, out.parent / FIGURES / name, suffixes=(".svg",))
+        figures.draw(comparison.fill_table(name, found), found, out.parent / FIGURES / name, suffixes=(".svg",))
     return out
 
 
 def collect(runs: str | Path, into: str | Path, say: Callable[[str], None] = print) -> list[Path]:
-    """Write a row file for every run under `runs` that is a cell of a table, at any length and with any seeds."""
+    """Write a row file for every run in `runs` that fills a cell of a table, of any length and with any seeds.
+
+    A run that fills none, or cannot be read, is named and left out.
+    """
     written = []
     for path in sorted(p.parent for p in Path(runs).rglob("config.json")):
         try:
-            found = [reproduce.record(reproduce.Job(cell, path, "")) for cell in cells_of(path)]
-        except (UserError, KeyError, TypeError, ValueError, AttributeError) as error:
+            found = [record for planned in cells_of(path) if (record := reproduce.read_record(path, planned))]
+        except UserError as error:
             say(f"{path}: left out: {error}")
             continue
-        whole = [record for record in found if record and record.done]
-        written += [row_files.save(record, Path(into)) for record in whole]
-        if not whole:
+        evaluated = [record for record in found if record.done]
+        written += [row_files.save(record, Path(into)) for record in evaluated]
+        if not evaluated:
             say(f"{path}: left out: " + ("no evaluation yet" if found else "not a run of the paper's tables"))
     return written
 
 
-def cells_of(path: Path) -> list[Cell]:
-    """The cells a run fills: the first table that has it, and the noise figure if it was evaluated with noise."""
-    values = directory.read_config(path)["run"]
-    given = {name: values[name] for name in REDUCIBLE if name in values}
-    cells = [
-        cell
+def cells_of(path: Path) -> list[PlannedRun]:
+    """The cells that a run fills: of the first table that has it, and of the noise figure if it has noisy evaluations.
+
+    An unreadable configuration raises UserError.
+    """
+    run = directory.read_run(path)
+    task = families.of_task(run.task).table_task(run.task)
+    given = {name: getattr(run, name) for name in MAY_DIFFER}
+    found = [
+        planned
         for table in tables.TABLES.values()
-        for cell in _candidates(table, values, given)
-        if reproduce.serves(path, cell)
+        if task in table.tasks
+        for planned in tables.expand(table.name, tasks=[task], **given)
+        if reproduce.can_fill(path, planned)
     ]
-    plain = [cell for cell in cells if not cell.noise][:1]
-    noisy = [cell for cell in cells if cell.noise and (path / reproduce.NOISE_ROWS).exists()]
-    return plain + noisy
-
-
-def _candidates(table: tables.Table, values: dict[str, Any], given: dict[str, Any]) -> list[Cell]:
-    task = values["task"]
-    if task.startswith("lightsout-"):  # the view of the board is part of a run's task, not of the table's
-        task = "-".join(task.split("-")[:2])
-    return tables.expand(table.name, tasks=[task], **given) if task in table.tasks else []
+    clean = [planned for planned in found if not planned.noise][:1]
+    noisy = [planned for planned in found if planned.noise and (path / directory.NOISY_EVALUATIONS).exists()]
+    return clean + noisy
 
 
 def build(folder: str | Path = "results") -> str:
@@ -103,12 +102,12 @@ def _claims(found: Iterable[Record]) -> str:
 
 def _section(name: str, found: Sequence[Record], folder: Path) -> str:
     table = tables.get(name)
-    filled = compare.fill(name, found)
+    filled = comparison.fill_table(name, found)
     head = f"## {table.title} (`{name}`, {table.label})\n"
-    sources = sorted({slot.ours.source for line in filled.lines for slot in line.slots.values() if slot.ours})
+    sources = sorted({measured.source for line in filled.lines for measured in line.measured().values()})
     rows = [f"- row file: `{Path(source).relative_to(folder.parent)}`" for source in sources]
-    body = formats.markdown(filled) if filled.has_ours() or name in tables.paper() else "Not run.\n"
-    status = "" if filled.has_ours() else "Not run; the paper's numbers alone:\n" * (name in tables.paper())
+    body = formats.markdown(filled) if filled.has_measurements() or name in tables.paper() else "Not run.\n"
+    status = "" if filled.has_measurements() else "Not run; the paper's numbers alone:\n" * (name in tables.paper())
     files = "\n".join([*rows, ""]) if rows else ""
     drawn = any(record.table == name for record in found)
     picture = f"![Success with 95 % intervals: {table.title}]({FIGURES}/{name}.svg)\n" if drawn else ""

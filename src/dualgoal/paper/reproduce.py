@@ -1,52 +1,50 @@
-"""A table of the paper as runs: what is finished is skipped, what is not is resumed, then the table is written.
+"""Reproduce a table of the paper: skip finished runs, resume unfinished ones, train the rest, then write the table.
 
-Runs lie at OUT/TASK/REP-ALGO-ID, so that two tables which need the same run find the same directory, and a run with
-more seeds than asked for serves as well. Noisy goals only evaluate again: their rows go to noise.jsonl in the run.
+Two tables that need the same run find the same directory, and a run with more seeds than asked for is used as well.
+Evaluations with noisy goals need no training: their rows go to a file of their own in the directory of the run.
 """
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dualgoal.errors import UserError
-from dualgoal.files import write_atomic
-from dualgoal.paper import figures, formats, row_files, tables
-from dualgoal.paper import filled as compare
-from dualgoal.paper.tables import Cell
-from dualgoal.runs import config, directory
-from dualgoal.runs import rows as row_reader
+from dualgoal.files import Journal, write_atomic
+from dualgoal.paper import comparison, families, figures, formats, row_files, tables
+from dualgoal.paper.tables import PlannedRun
+from dualgoal.runs import config, directory, rows
 from dualgoal.runs.rows import LAST, EvalRow
 
-NOISE_ROWS = directory.NOISY_EVALUATIONS
 Train = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A cell of a table, where its run lies, and how far it is: new, unfinished or finished."""
+    """A planned run, its directory, and how far it is: new, unfinished or finished."""
 
-    cell: Cell
+    planned: PlannedRun
     out: Path
     status: str
 
     def to_dict(self) -> dict[str, Any]:
-        return self.cell.to_dict() | {"out": str(self.out), "status": self.status}
+        """Plain values."""
+        return self.planned.to_dict() | {"out": str(self.out), "status": self.status}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `reproduce` leaves: the filled table, the files it wrote, and what could not be run."""
+    """The filled table, the files that were written, and which runs failed or were left out, and why."""
 
-    filled: compare.Filled
+    filled: comparison.FilledTable
     files: list[Path]
     problems: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """The table for people, what could not be run, and where it was written."""
-        missing = [f"not run: {problem}" for problem in self.problems]
+        """The table, what is missing from it, and where it was written."""
+        missing = [f"left out: {problem}" for problem in self.problems]
         return "\n".join([formats.text(self.filled), *missing, *(f"written: {file}" for file in self.files)])
 
     @property
@@ -66,50 +64,63 @@ def plan(
     **overrides: Any,
 ) -> list[Job]:
     """The runs of a table and how far each is."""
-    cells = tables.expand(table, tasks=tasks, reps=reps, seeds=seeds, steps=steps, **overrides)
-    return [_job(cell, Path(out)) for cell in cells]
+    runs = tables.expand(table, tasks=tasks, reps=reps, seeds=seeds, steps=steps, **overrides)
+    return [_job(planned, Path(out)) for planned in runs]
 
 
-def _job(cell: Cell, root: Path) -> Job:
-    own = directory.default_folder(config.from_dict(cell.config), root)
+def _job(planned: PlannedRun, root: Path) -> Job:
+    own = directory.default_folder(config.from_dict(planned.config), root)
     others = [path for path in sorted(own.parent.glob("*")) if path != own]
     for path in [own, *others]:
-        if serves(path, cell):
-            return Job(cell, path, "finished" if finished(path, cell) else "unfinished")
-    return Job(cell, own, "unfinished" if own.exists() else "new")
+        if can_fill(path, planned):
+            return Job(planned, path, "finished" if is_finished(path, planned) else "unfinished")
+    return Job(planned, own, "unfinished" if own.exists() else "new")
 
 
-def serves(path: Path, cell: Cell) -> bool:
-    """Whether a run directory holds this cell's configuration, with at least its seeds."""
+def can_fill(path: Path, planned: PlannedRun) -> bool:
+    """Whether a run directory holds the planned configuration, with at least its seeds."""
     try:
-        values = directory.read_config(path)["run"]
+        run = directory.read_run(path)
     except UserError:
         return False
-    seeds = values.get("seeds", [])
-    inert = {name: cell.config.get(name) for name in config.INERT}
-    same = config.canonical(values | inert | {"seeds": 0}) == config.canonical(cell.config | {"seeds": 0})
-    return same and set(cell.seeds) <= set(seeds)
+    wanted = config.from_dict(planned.config)
+    return set(wanted.seeds) <= set(run.seeds) and not config.differences(replace(run, seeds=wanted.seeds), wanted)
 
 
-def finished(path: Path, cell: Cell) -> bool:
-    """Whether the last evaluation is there for every seed and, where asked for, the noisy ones."""
-    missing = directory.missing_evaluations(path, [cell.config["steps"]], cell.seeds)
-    return not missing and not (cell.noise and _noise_missing(path, cell))
+def is_finished(path: Path, planned: PlannedRun) -> bool:
+    """Whether the last evaluation is complete for every seed and, where asked for, the noisy ones."""
+    try:
+        missing = directory.missing_evaluations(path, [planned.config["steps"]], planned.seeds)
+        return not missing and not (planned.noise and _steps_without_noise(path, planned))
+    except UserError:
+        return False  # resuming the run says what is wrong with it
 
 
-def _noise_missing(path: Path, cell: Cell) -> list[int]:
-    """Steps whose evaluation counts and has not been repeated with noise, for some seed."""
-    clean = row_files.scores(directory.evaluations(path), seeds=cell.seeds).counted()[-LAST:]
-    noisy = [row for row in row_reader.read_rows(path / NOISE_ROWS) if row.goal_noise == cell.noise]
+def _noisy_evaluations(path: Path) -> list[EvalRow]:
+    return rows.read_rows(path / directory.NOISY_EVALUATIONS)
+
+
+def _steps_without_noise(path: Path, planned: PlannedRun) -> list[int]:
+    """Steps whose evaluation counts and has not been repeated with noise for every seed."""
+    clean = rows.scores(directory.evaluations(path), seeds=planned.seeds).counted()[-LAST:]
+    noisy = [row for row in _noisy_evaluations(path) if row.goal_noise == planned.noise]
     goals = directory.read(path).facts.goals or 0
-    return row_reader.missing(noisy, steps=clean, seeds=cell.seeds, goals=goals)
+    return rows.missing(noisy, steps=clean, seeds=planned.seeds, goals=goals)
 
 
-def text(jobs: Sequence[dict[str, Any]]) -> str:
-    """A dry run for people: one line per run, then how many there are."""
+def read_record(path: Path, planned: PlannedRun) -> row_files.Record | None:
+    """The rows of a run directory so far, as the record of a planned run; None if it holds another run or none."""
+    if not can_fill(path, planned):
+        return None
+    found = [*directory.evaluations(path), *_noisy_evaluations(path)]
+    return row_files.of_run(planned, directory.read_config(path), found, str(path))
+
+
+def plan_text(jobs: Sequence[dict[str, Any]]) -> str:
+    """A dry run as text: one line per run, then how many there are."""
     size = lambda job: f"{len(job['seeds'])} seeds x {job['steps']:>9,} steps"
     lines = [f"{j['task']:<34} {j['column']:<19} {size(j)}  {j['status']:<10} {j['out']}" for j in jobs]
-    return "\n".join([*lines, f"{len(jobs)} runs, {sum(len(j['seeds']) for j in jobs)} with seeds"])
+    return "\n".join([*lines, f"{len(jobs)} runs, {sum(len(j['seeds']) for j in jobs)} counting every seed"])
 
 
 def dry_run(table: str, **part: Any) -> list[dict[str, Any]]:
@@ -117,7 +128,7 @@ def dry_run(table: str, **part: Any) -> list[dict[str, Any]]:
     return [job.to_dict() for job in plan(table, **part)]
 
 
-def reproduce(
+def reproduce_table(
     table: str,
     *,
     out: str | Path = "runs",
@@ -132,14 +143,14 @@ def reproduce(
     train: Train | None = None,
     **overrides: Any,
 ) -> Outcome:
-    """Do every run of a table (or of a part of it) and write the table as text, JSON and LaTeX under OUT/tables.
+    """Do every run of a table (or of a part of it) and write the table as text, JSON and LaTeX to OUT/tables.
 
-    A run that cannot be done (no data, say) is reported and the others go on. `train` is for tests.
+    A run that fails (for lack of data, say) is reported and the others continue. `train` replaces training in tests.
     """
     jobs = plan(table, out=out, tasks=tasks, reps=reps, seeds=seeds, steps=steps, **overrides)
     problems = []
     for number, job in enumerate(jobs, 1):
-        where = f"[{number}/{len(jobs)}] {job.cell.task} {job.cell.column}"
+        where = f"[{number}/{len(jobs)}] {job.planned.task} {job.planned.column}"
         if job.status == "finished":
             say(f"{where}: finished, in {job.out}")
             continue
@@ -147,61 +158,55 @@ def reproduce(
         try:
             _do(job, data, workers, quiet, train)
         except UserError as error:
-            problems.append(f"{job.cell.name}: {error}")
+            problems.append(f"{job.planned.name}: {error}")
             say(f"{where}: not run: {error}")
-    return finish(table, jobs, Path(out), problems)
+    return write_table(table, jobs, Path(out), problems)
 
 
 def _do(job: Job, data: str | Path | None, workers: int | None, quiet: bool, train: Train | None) -> None:
-    if job.cell.table == "lightsout":
-        from dualgoal.paper import lightsout
-
-        lightsout.lightsout_run(config.from_dict(job.cell.config), job.out, quiet=quiet)
-        return
-    values = directory.read_config(job.out)["run"] if serves(job.out, job.cell) else job.cell.config
-    (train or _trainer())(config.from_dict(values), job.out, data_path=data, workers=workers, quiet=quiet)
-    if job.cell.noise:
+    """Train or resume one run, with the seeds it already has, and repeat its evaluations with noise if asked for."""
+    planned = job.planned
+    run = directory.read_run(job.out) if can_fill(job.out, planned) else config.from_dict(planned.config)
+    train = train or families.of_task(planned.task).train
+    train(run, job.out, data_path=data, workers=workers, quiet=quiet)
+    if planned.noise:
         _evaluate_noisy(job, workers)
 
 
-def _trainer() -> Train:
-    from dualgoal.runs.training import train
-
-    return train
-
-
 def _evaluate_noisy(job: Job, workers: int | None) -> None:
-    from dualgoal.files import Journal
     from dualgoal.runs import evaluation
 
-    journal = Journal(job.out / NOISE_ROWS, EvalRow.from_json, EvalRow.to_json)
+    journal = Journal(job.out / directory.NOISY_EVALUATIONS, EvalRow.from_json, EvalRow.to_json)
     try:
-        for step in _noise_missing(job.out, job.cell):
-            noise, seeds = job.cell.noise, job.cell.seeds
+        for step in _steps_without_noise(job.out, job.planned):
+            noise, seeds = job.planned.noise, job.planned.seeds
             journal.append(evaluation.evaluate(job.out, step=step, goal_noise=noise, seeds=seeds, workers=workers))
             journal.sync()
     finally:
         journal.close()
 
 
-def record(job: Job) -> row_files.Record | None:
-    """The rows of a run so far as a record of its cell; None when there is no run."""
-    if not serves(job.out, job.cell):
-        return None
-    rows = [*directory.evaluations(job.out), *row_reader.read_rows(job.out / NOISE_ROWS)]
-    return row_files.of_run(job.cell, directory.read_config(job.out), rows, str(job.out))
-
-
-def finish(table: str, jobs: Sequence[Job], out: Path, problems: Sequence[str] = ()) -> Outcome:
-    """Write a table and its picture from whatever rows its runs have."""
-    found = [r for job in jobs if (r := record(job))]
-    filled = compare.fill(table, found, tasks=[job.cell.task for job in jobs])
+def write_table(table: str, jobs: Sequence[Job], out: Path, problems: Sequence[str] = ()) -> Outcome:
+    """Write a table and its picture from whatever rows its runs have; unreadable runs become problems."""
+    found, left_out = _records(jobs)
+    filled = comparison.fill_table(table, found, tasks=[job.planned.task for job in jobs])
     folder = out / "tables"
     folder.mkdir(parents=True, exist_ok=True)
-    outcome = Outcome(filled, [], list(problems))
+    outcome = Outcome(filled, [], [*problems, *left_out])
     forms = {"txt": formats.text(filled), "tex": formats.latex(filled), "json": outcome.json + "\n"}
     for suffix, content in forms.items():
         write_atomic(folder / f"{table}.{suffix}", content.encode())
         outcome.files.append(folder / f"{table}.{suffix}")
     outcome.files.extend(figures.draw(filled, found, folder / table))
     return outcome
+
+
+def _records(jobs: Sequence[Job]) -> tuple[list[row_files.Record], list[str]]:
+    """The records of the runs that can be read, and why the others cannot."""
+    found, problems = [], []
+    for job in jobs:
+        try:
+            found.append(read_record(job.out, job.planned))
+        except UserError as error:
+            problems.append(f"{job.planned.name}: {error}")
+    return [record for record in found if record], problems

@@ -1,21 +1,26 @@
 """Row files: the evaluation rows behind a number, small enough to commit, with the settings that made them.
 
 A record belongs to one cell of one table. It is written from a run directory and is all that tables, claims and
-docs/results.md read, so a printed number can always be followed back to its rows.
+docs/results.md read, so a printed number can always be traced back to its rows.
 """
 
 import json
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.paper import tables
+from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs.rows import EvalRow, Scores, scores
 
 FORMAT = 1
+REMEDY = "write it again with `dualgoal results --runs`"
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,13 @@ class Record:
     column: str
     seeds: tuple[int, ...]
     steps: int  # configured length
-    episodes: int  # evaluation episodes per task
+    episodes: int  # evaluation episodes per goal
     rows: tuple[EvalRow, ...]
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""  # the file or run directory it was read from
 
     def scores(self, *, goal_noise: float = 0.0, until: int | None = None) -> Scores:
+        """Scores by seed, step and goal, of evaluations with this goal noise."""
         return scores(self.rows, goal_noise=goal_noise, until=until)
 
     @property
@@ -40,9 +46,74 @@ class Record:
         """The step of the last evaluation that counts."""
         return max(self.scores().counted(), default=0)
 
+    def setting(self, *path: str) -> Any:
+        """A value of config.json by its path, such as ("versions", "mujoco"); None where it was not recorded."""
+        value: Any = self.settings
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as in a row file."""
+        column = tables.get(self.table).column(self.column)
+        return {
+            "format": FORMAT,
+            "table": self.table,
+            "task": self.task,
+            "column": self.column,
+            "rep": column.rep,
+            "algo": column.algo,
+            "seeds": list(self.seeds),
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "settings": self.settings,
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+    @classmethod
+    def from_json(cls, content: Any, source: str) -> "Record":
+        """The inverse of `to_json`; `source` names the file in errors."""
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise UserError(f"{source}: not a row file of format {FORMAT}; {REMEDY}")
+        table, column, task = (_read(content, name, str, source) for name in ("table", "column", "task"))
+        _known_cell(table, column, task, source)
+        rows, seeds = _read(content, "rows", list, source), _read(content, "seeds", list, source)
+        if any(type(seed) is not int for seed in seeds):
+            raise UserError(f"{source}: 'seeds' are not whole numbers; {REMEDY}")
+        return cls(
+            table,
+            task,
+            column,
+            tuple(seeds),
+            _read(content, "steps", int, source),
+            _read(content, "episodes", int, source),
+            tuple(EvalRow.from_json(row, f"{source}: row {number}") for number, row in enumerate(rows, 1)),
+            _read(content, "settings", dict, source) if "settings" in content else {},
+            source,
+        )
+
+
+def _read(content: dict[str, Any], name: str, kind: type[Value], source: str) -> Value:
+    if name not in content:
+        raise UserError(f"{source}: no '{name}'; {REMEDY}")
+    value = content[name]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise UserError(f"{source}: '{name}' is {str(value)[:40]!r}, not {kind.__name__}; {REMEDY}")
+    return value
+
+
+def _known_cell(table: str, column: str, task: str, source: str) -> None:
+    try:
+        found = tables.get(table)
+        found.column(column)
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from error
+    if task not in found.tasks:
+        raise UserError(f"{source}: {table} has no task {task}")
+
 
 def file_name(record: Record) -> str:
-    """Where a record lies under the results folder; different lengths of the same cell stand side by side."""
+    """Where a record is kept in the results folder; runs of different lengths of one cell have different names."""
     return f"{record.table}/{record.task}.{record.column}.{record.steps}.json"
 
 
@@ -50,76 +121,47 @@ def save(record: Record, folder: Path) -> Path:
     """Write a record, one evaluation row per line so that version control shows what changed."""
     target = Path(folder) / file_name(record)
     target.parent.mkdir(parents=True, exist_ok=True)
-    column = tables.get(record.table).column(record.column)
-    head = {
-        "format": FORMAT,
-        "table": record.table,
-        "task": record.task,
-        "column": record.column,
-        "rep": column.rep,
-        "algo": column.algo,
-        "seeds": list(record.seeds),
-        "steps": record.steps,
-        "episodes": record.episodes,
-        "settings": record.settings,
-    }
-    rows = ",\n  ".join(json.dumps(row.to_json(), allow_nan=False) for row in record.rows)
-    text = json.dumps(head, indent=1, sort_keys=False, allow_nan=False)
-    write_atomic(target, f'{text[:-2]},\n "rows": [\n  {rows}\n ]\n}}\n'.encode())
+    content = record.to_json()
+    rows = ",\n".join(json.dumps(row, allow_nan=False) for row in content.pop("rows"))
+    fields = [f'"{name}": {json.dumps(value, indent=1, allow_nan=False)}' for name, value in content.items()]
+    fields.append('"rows": [\n' + textwrap.indent(rows, " ") + "\n]")
+    text = "{\n" + textwrap.indent(",\n".join(fields), " ") + "\n}\n"
+    write_atomic(target, text.encode())
     return target
 
 
 def load(path: Path) -> Record:
-    """Read one row file; what is wrong with it is said in one line."""
+    """Read one row file; an unreadable one is refused in one line."""
     try:
         content = json.loads(Path(path).read_bytes())
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a row file ({error}); write it again with `dualgoal results --runs`") from error
-    return parse(content, str(path))
-
-
-def parse(content: Any, source: str) -> Record:
-    """A record from plain values, checked."""
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UserError(f"{source}: not a row file of format {FORMAT}; write it again with `dualgoal results --runs`")
-    try:
-        table = tables.get(content["table"])
-        table.column(content["column"])
-        if content["task"] not in table.tasks:
-            raise UserError(f"{table.name} has no task {content['task']}")
-        rows, seeds = (
-            tuple(EvalRow.from_json(row, "a row") for row in content["rows"]),
-            tuple(int(s) for s in content["seeds"]),
-        )
-        settings = dict(content.get("settings") or {})
-        return Record(
-            table.name,
-            content["task"],
-            content["column"],
-            seeds,
-            int(content["steps"]),
-            int(content["episodes"]),
-            rows,
-            settings,
-            source,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        reason = f"no '{error.args[0]}'" if isinstance(error, KeyError) else str(error)
-        raise UserError(f"{source}: {reason}; write it again with `dualgoal results --runs`") from error
+        raise UserError(f"{path}: not a row file ({error}); {REMEDY}") from error
+    return Record.from_json(content, str(path))
 
 
 def load_all(folder: Path) -> list[Record]:
-    """Every row file under a folder, in the order of their names."""
+    """Every row file in a results folder, in the order of their names."""
     return [load(path) for path in sorted(Path(folder).glob("*/*.json"))]
 
 
-def of_run(cell: tables.Cell, settings: dict[str, Any], rows: Iterable[EvalRow], source: str) -> Record:
-    """The record of a run that fills `cell`, restricted to the cell's seeds."""
-    kept = tuple(row for row in rows if row.seed in cell.seeds)
+def of_run(planned: PlannedRun, settings: Mapping[str, Any], rows: Iterable[EvalRow], source: str) -> Record:
+    """The record of a run that fills a planned cell, restricted to the planned seeds."""
+    return Record(
+        planned.table,
+        planned.task,
+        planned.column,
+        planned.seeds,
+        planned.config["steps"],
+        planned.config["episodes"],
+        tuple(row for row in rows if row.seed in planned.seeds),
+        _without_folders(settings),
+        source,
+    )
+
+
+def _without_folders(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The dataset's file by its name alone: a folder of this machine means nothing elsewhere."""
     dataset = settings.get("dataset")
-    if isinstance(dataset, dict) and isinstance(
-        dataset.get("file"), str
-    ):  # a folder of this machine means nothing later
-        settings = settings | {"dataset": dataset | {"file": Path(dataset["file"]).name}}
-    steps, episodes = cell.config["steps"], cell.config["episodes"]
-    return Record(cell.table, cell.task, cell.column, cell.seeds, steps, episodes, kept, settings, source)
+    if not isinstance(dataset, Mapping) or not isinstance(dataset.get("file"), str):
+        return settings
+    return {**settings, "dataset": {**dataset, "file": Path(dataset["file"]).name}}

@@ -1,7 +1,8 @@
 """The paper's tables and figures as data, and their expansion into runs (sections 6, 7.1 and 10 of the method).
 
 A table is a list of tasks and a list of columns; a column is a representation, an algorithm and what it changes in the
-preset. Two cells with the same configuration are the same run wherever they stand: fusion/early is pixel_gcivl/orig.
+preset. Cells of different tables that have the same configuration are filled by one run: fusion/early is
+pixel_gcivl/orig.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ from typing import Any
 
 from dualgoal import errors
 from dualgoal.envs.tasks import PIXEL_TASKS, STATE_TASKS
-from dualgoal.paper import settings
+from dualgoal.paper import families
 from dualgoal.runs import config
 
 Number = tuple[float, float | None]  # mean and standard deviation over seeds, in percent
@@ -62,7 +63,6 @@ def _reps(algo: str) -> tuple[Column, ...]:
 _DIRECT_TASKS = ("antmaze-large-navigate-v0", "humanoidmaze-medium-navigate-v0", "antsoccer-arena-navigate-v0",
                  "cube-double-play-v0", "scene-play-v0", "puzzle-4x4-play-v0")
 _NOISE = {"antmaze-medium-navigate-v0": 0.3, "cube-single-play-v0": 0.2, "scene-play-v0": 0.2}  # which three: A5
-LIGHTSOUT_TASKS = ("lightsout-4x5", "lightsout-4x6")
 
 TABLES: dict[str, Table] = {table.name: table for table in (
     Table("state_gcivl", "T1", "GCIVL on states", STATE_TASKS, _reps("gcivl"), seeds=8),
@@ -84,7 +84,7 @@ TABLES: dict[str, Table] = {table.name: table for table in (
     Table("noise", "noisy-goal figure", "GCIVL with noise on evaluation goals", tuple(_NOISE), (
         Column("orig", "Orig", "orig", "gcivl"), Column("dual", "Dual", "dual", "gcivl"),
     ), highlight=False, average=False, noise=_NOISE),
-    Table("lightsout", "Lights Out figure", "DQN on Lights Out", LIGHTSOUT_TASKS, (
+    Table("lightsout", "Lights Out figure", "DQN on Lights Out", ("lightsout-4x5", "lightsout-4x6"), (
         Column("orig", "Orig", "orig", "dqn"), Column("dual", "Dual", "dual", "dqn"),
     ), highlight=False, average=False),
 )}
@@ -109,8 +109,8 @@ def paper() -> dict[str, dict[str, dict[str, Number]]]:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run of a table. `config` is the complete configuration; `noise` asks for one more evaluation of it."""
+class PlannedRun:
+    """The run that fills one cell of a table, with its complete configuration."""
 
     table: str
     task: str
@@ -120,7 +120,7 @@ class Cell:
     seeds: tuple[int, ...]
     config: dict[str, Any]
     id: str
-    noise: float = 0.0
+    noise: float = 0.0  # standard deviation of the goal noise of a second evaluation; 0: there is none
     same_as: tuple[str, ...] = ()  # cells of other tables that this run also fills
 
     @property
@@ -139,7 +139,7 @@ def expand(
     seeds: Sequence[int] | None = None,
     steps: int | None = None,
     **overrides: Any,
-) -> list[Cell]:
+) -> list[PlannedRun]:
     """The runs of a table, task by task; `tasks`, `reps` (or column names), `seeds` and `steps` take a part of it."""
     table = get(name)
     chosen_tasks = _choose("task", table.tasks, tasks)
@@ -150,7 +150,7 @@ def expand(
     columns = [c for c in table.columns if reps is None or c.name in reps or c.rep in reps]
     given: dict[str, Any] = overrides | ({} if steps is None else {"steps": steps})
     given["seeds"] = tuple(range(table.seeds) if seeds is None else seeds)
-    return [_cell(table, task, column, given) for task in chosen_tasks for column in columns]
+    return [_planned(table, task, column, given) for task in chosen_tasks for column in columns]
 
 
 def _choose(kind: str, known: Sequence[str], chosen: Collection[str] | None) -> list[str]:
@@ -160,44 +160,35 @@ def _choose(kind: str, known: Sequence[str], chosen: Collection[str] | None) -> 
     return [name for name in known if chosen is None or name in chosen]
 
 
-def _cell(table: Table, task: str, column: Column, given: dict[str, Any]) -> Cell:
-    values, run_id = _configuration(task, column, given)
-    return Cell(
+def _planned(table: Table, task: str, column: Column, given: dict[str, Any]) -> PlannedRun:
+    options = column.options | given
+    run = families.of_task(task).configure(task, column.rep, column.algo, **options)
+    return PlannedRun(
         table.name,
         task,
         column.name,
         column.rep,
         column.algo,
         given["seeds"],
-        values,
-        run_id,
+        config.to_dict(run),
+        run.id,
         table.noise.get(task, 0.0),
         _shared(table, task, column),
     )
 
 
-def _configuration(task: str, column: Column, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    if task in LIGHTSOUT_TASKS:
-        from dualgoal.paper import lightsout
-
-        # The figure's Dual is the exact map, not a learned one (section 1.7).
-        seen = {"orig": "orig", "dual": "ideal"}[column.rep]
-        run = lightsout.preset(task.removeprefix("lightsout-"), seen, **given)
-    else:
-        run = settings.preset(task, column.rep, column.algo, **(column.options | given))
-    return config.to_dict(run), run.id
-
-
 def _shared(table: Table, task: str, column: Column) -> tuple[str, ...]:
     """Cells of other tables whose runs differ from this one in nothing but the seeds."""
     others = [other for other in TABLES.values() if other is not table and task in other.tasks]
-    return tuple(
-        f"{other.name}/{task}/{c.name}" for other in others for c in other.columns if effective(c) == effective(column)
-    )
+    return tuple(f"{other.name}/{task}/{c.name}" for other in others for c in other.columns if same_run(c, column))
 
 
-def effective(column: Column) -> tuple[Any, ...]:
-    """What a column is apart from its name: two columns with equal values are the same run."""
-    defaults = {"rep.fusion": "early"}  # spelled out in T3, implied elsewhere
-    options = {k: v for k, v in column.options.items() if defaults.get(k) != v}
-    return column.rep, column.algo, tuple(sorted(options.items()))
+def same_run(a: Column, b: Column) -> bool:
+    """Whether two columns, possibly of different tables, ask for the same run on a task they share."""
+    return _without_defaults(a) == _without_defaults(b)
+
+
+def _without_defaults(column: Column) -> tuple[str, str, dict[str, Any]]:
+    defaults = {"rep.fusion": "early"}  # spelled out in the fusion table, implied elsewhere
+    options = {name: value for name, value in column.options.items() if defaults.get(name) != value}
+    return column.rep, column.algo, options

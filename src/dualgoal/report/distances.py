@@ -1,8 +1,8 @@
-"""The picture of the idea: learned temporal distances from sampled states to sampled goals of one trained run.
+"""Learned temporal distances from sampled states to sampled goals of one trained run, for the distance explorer.
 
-A goal is its distances from all states (section 1.3 of the method), so a table of distances, states by goals, is what a
-reader needs to point at a goal and see the representation. Mazes give coordinates and exact shortest paths to compare
-with; elsewhere states are placed by the two main directions of their distances to the goals.
+The dual representation of a goal is its distances from all states (section 1.3 of the method), so this table shows it
+to a reader who points at a goal. In mazes states are drawn at their coordinates, and exact shortest paths are there to
+compare with; elsewhere states are placed by the two principal components of their distances to the goals.
 """
 
 import json
@@ -22,8 +22,7 @@ FORMAT = 1
 FILE = "distances.json"
 STATES, GOALS = 400, 60
 PIXEL_STATES, PIXEL_GOALS = 160, 24
-COORDINATES = ("pointmaze", "antmaze", "humanoidmaze", "antsoccer")  # families whose first two numbers are x and y
-WALKING = ("pointmaze", "antmaze", "humanoidmaze")  # families in which the goal is a place, so a path length is exact
+WALKING = ("pointmaze", "antmaze", "humanoidmaze")  # mazes in which the goal is a place, so path lengths are exact
 
 Table = dict[str, Any]
 
@@ -36,15 +35,15 @@ def explore(
     states: int = STATES,
     goals: int = GOALS,
 ) -> Table:
-    """Distances at a run's newest checkpoint as plain values, with coordinates and, in mazes, exact ones beside."""
+    """Distances at a run's newest checkpoint as plain values, with coordinates and, in mazes, exact distances."""
     from dualgoal.runs import policy as policies
 
     path = Path(path)
     policy = policies.load(path, seed)
-    if _pixels(policy):  # a picture costs a hundred vectors
+    if _pixels(policy):  # an image costs as much as a hundred vectors
         states, goals = min(states, PIXEL_STATES), min(goals, PIXEL_GOALS)
     family = tasks.family(policy.run.task)
-    maze = _maze(policy.run.task) if family in COORDINATES and not _pixels(policy) else None
+    maze = _maze(policy.run.task) if family in tasks.MAZES and not _pixels(policy) else None
     rng = np.random.default_rng(0)
     observations = _observations(policy, path, data, maze, states, rng)
     chosen = _spread(observations[:, :2], goals) if maze else rng.permutation(len(observations))[:goals]
@@ -55,7 +54,7 @@ def explore(
 
 
 def _learned(policy: Any, observations: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Distances (goals, states); vectors in one call, images goal by goal because pairs of them fill the memory."""
+    """Distances (goals, states). Images are processed goal by goal, because all pairs at once would fill the memory."""
     if _pixels(policy):
         return np.stack([policy.distance(observations, observations[g]) for g in chosen])
     states, goals = np.tile(observations, (len(chosen), 1)), np.repeat(observations[chosen], len(observations), axis=0)
@@ -76,12 +75,12 @@ def _table(policy: Any, points: np.ndarray, chosen: np.ndarray, learned: np.ndar
         "exact": None if exact is None else _rounded(exact, 0),
         "walls": None if maze is None else walls(maze),
         "cell": None if maze is None else maze.unit,
-        **({} if exact is None else compare(learned, exact)),
+        **({} if exact is None else agreement(learned, exact)),
     }
 
 
-def compare(learned: np.ndarray, exact: np.ndarray) -> Table:
-    """Rank correlation of learned with exact distances, over all pairs and per goal, and quartiles by exact value."""
+def agreement(learned: np.ndarray, exact: np.ndarray) -> Table:
+    """Rank correlation of learned and exact distances, over all pairs and per goal, and quartiles by exact distance."""
     per_goal = [stats.rank_correlation(a, b) for a, b in zip(learned, exact, strict=True)]
     profile = []
     for value in np.unique(exact[np.isfinite(exact)]):
@@ -103,7 +102,7 @@ def walls(maze: Any) -> list[list[float]]:
 
 
 def embedding(learned: np.ndarray) -> np.ndarray:
-    """Each state placed by its distances to the goals: the two main directions of those vectors, (states, 2)."""
+    """States placed by their distances to the goals: the two principal components of these vectors, (states, 2)."""
     finite = np.where(np.isfinite(learned), learned, np.nanmax(np.where(np.isfinite(learned), learned, np.nan)))
     vectors = finite.T - finite.T.mean(axis=0)
     left, size, _ = np.linalg.svd(vectors, full_matrices=False)
@@ -114,7 +113,7 @@ def embedding(learned: np.ndarray) -> np.ndarray:
 def _observations(
     policy: Any, path: Path, data: str | Path | None, maze: Any, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """States to show: rows of the run's dataset, spread evenly in mazes; a grid where a state is only a place."""
+    """States to show: rows of the run's dataset, spread evenly in mazes; without data a grid, if a state is a place."""
     problem = None
     for place in (data, policy.facts.dataset.file):
         if place is None:
@@ -125,7 +124,7 @@ def _observations(
             problem = error
     if maze is not None and policy.facts.sizes.observation_shape == (2,):
         return _grid(maze, count)
-    raise problem or UserError(f"{path}: states to show come from the dataset, which is not recorded; give --data")
+    raise problem or UserError(f"{path}: the states to show come from the dataset, which is not recorded; give --data")
 
 
 def _from_data(place: str | Path, policy: Any, maze: Any, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -149,7 +148,7 @@ def _grid(maze: Any, count: int) -> np.ndarray:
 
 
 def _spread(points: np.ndarray, count: int) -> np.ndarray:
-    """Indices of `count` points, each the farthest from those before it."""
+    """Indices of `count` points, each the farthest from those chosen before it."""
     chosen = [0]
     gap = np.full(len(points), np.inf)
     while len(chosen) < min(count, len(points)):
@@ -181,21 +180,21 @@ def _pixels(policy: Any) -> bool:
 
 
 def _rounded(values: np.ndarray, digits: int) -> list[Any]:
-    """Nested lists of short numbers, None where not finite."""
+    """Nested lists of rounded numbers, None where not finite."""
     rows = np.asarray(values, float).tolist()
     short = lambda v: round(v, digits) if digits else int(v)
     return [[short(v) if math.isfinite(v) else None for v in row] for row in rows]
 
 
 def save(path: str | Path, **options: Any) -> Path:
-    """Compute and keep the table in the run directory, so that a report can be built where the data is not."""
+    """Compute the table and write it to the run directory, so that a report can be built without the data."""
     target = Path(path) / FILE
     write_atomic(target, json.dumps(explore(path, **options), separators=(",", ":"), allow_nan=False).encode())
     return target
 
 
 def kept(path: Path) -> Table | None:
-    """The table in a run directory, if it is one and belongs to the newest checkpoint (or there is none any more)."""
+    """The table in a run directory, if it is valid and of the newest checkpoint (or there is no checkpoint)."""
     try:
         table = json.loads((path / FILE).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -205,7 +204,7 @@ def kept(path: Path) -> Table | None:
 
 
 def valid(table: Any) -> bool:
-    """Whether this is a table that the report's page can show; a file may have been written by anything."""
+    """Whether this is a table that a report can show; the file may have been written by anything."""
     if not isinstance(table, dict) or table.get("format") != FORMAT or table.get("kind") not in ("maze", "embedding"):
         return False
     points, goals, exact, walls = (table.get(key) for key in ("points", "goals", "exact", "walls"))

@@ -1,5 +1,5 @@
 "use strict";
-// What the page does beyond being read: tables sort, settings can be filtered, and the distance explorer.
+// What needs a script: sorting tables, filtering settings, and the distance explorer.
 // Everything is built with DOM calls, never from HTML text, so strings from run directories stay strings.
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
@@ -46,9 +46,9 @@
   const only = document.getElementById("only-differences");
   if (only) only.addEventListener("change", () => document.getElementById("settings").classList.toggle("only", only.checked));
 
-  // Colours: from near (dark blue) over green to far (pale yellow), even steps to the eye ------------------------------
+  // Colours: viridis from near (dark) to far (bright), as in the pictures of `dualgoal theory` --------------------------
 
-  const STOPS = [[47, 37, 96], [52, 74, 138], [45, 112, 142], [38, 148, 139], [72, 181, 116], [154, 209, 68], [245, 227, 84]];
+  const STOPS = [[68, 1, 84], [71, 45, 123], [59, 82, 139], [44, 114, 142], [33, 145, 140], [40, 174, 128], [94, 201, 98], [173, 220, 48], [253, 231, 37]];
 
   function colour(share) {
     const place = Math.min(Math.max(share, 0), 1) * (STOPS.length - 1);

@@ -1,7 +1,7 @@
-"""The parts of a report as HTML: summary, learning curves, success per task, the paper's tables, configurations, films.
+"""The sections of a report as HTML: results, learning curves, success per goal, tables, configurations, films.
 
-Each takes runs that could be read and returns markup; the page around them is `report.py`. Numbers carry their sort
-value in `data-value`, and nothing depends on a script to be read.
+Each function takes the runs that could be read and returns markup; `page.py` puts them on a page. Numbers carry the
+value to sort by in `data-value`. Everything here can be read without JavaScript.
 """
 
 import base64
@@ -13,19 +13,21 @@ from typing import Any
 import numpy as np
 
 from dualgoal.paper import formats, stats, tables
-from dualgoal.paper.figures import band
-from dualgoal.paper.filled import Filled, Slot
-from dualgoal.paper.tables import Number
-from dualgoal.report.charts import Line, chart
+from dualgoal.paper.comparison import Cell, FilledTable
+from dualgoal.paper.figures import Curve, learning_curve
+from dualgoal.paper.tables import Number, PlannedRun
+from dualgoal.report.curves import Named, chart
 from dualgoal.report.html import Markup, join, tag
 from dualgoal.report.reader import RunView, flat
 
 FILM_LIMIT = 24 << 20  # bytes of video in one page
+MAX_POINTS = 200  # of a loss curve
+LARGEST = 1e15  # numbers of a damaged file that are larger are not drawn
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A run on the page: what was read, its label, the style of its lines, and the paper's number for it."""
+    """A run on the page: what was read, its label, the number of its line style, and the paper's number for it."""
 
     view: RunView
     label: str
@@ -33,32 +35,43 @@ class Shown:
     paper: Number | None = None
 
 
-def summary(runs: Sequence[Shown]) -> Markup:
+def results(runs: Sequence[Shown]) -> Markup:
     """One row per run."""
     any_paper = any(run.paper for run in runs)
     heads = ["task", "run", "steps", "seeds", "success", "95 % interval"] + ["paper"] * any_paper
-    return table(
-        heads, [_summary_row(run, any_paper) for run in runs], caption="Success in percent at the end of each run"
-    )
+    rows = [_result_row(run, any_paper) for run in runs]
+    return table(heads, rows, caption="Success in percent at the end of each run")
 
 
-def _summary_row(run: Shown, any_paper: bool) -> list[Markup]:
+def _result_row(run: Shown, any_paper: bool) -> list[Markup]:
     values = run.view.scores().per_seed()
-    trained = max((int(row["step"]) for row in run.view.metrics), default=0)
+    trained = max((row["step"] for row in run.view.metrics if abs(row["step"]) < LARGEST), default=0)
     steps = max(run.view.scores().counted(), default=trained)
     cells = [cell(run.view.task), cell(run.label), cell(f"{steps:,}", steps), cell(len(values), len(values))]
     if values.size:
         mean, std = stats.mean_std(values)
         interval = stats.bootstrap([values], stats.mean_of_tasks, np.random.default_rng(0))
-        cells += [cell(tag("strong", f"{mean:.0f} ± {std:.0f}"), mean)]
-        cells += [
-            cell(f"{interval[0]:.0f} to {interval[1]:.0f}" if interval else "one seed", interval[0] if interval else -1)
-        ]
+        words = f"{interval[0]:.0f} to {interval[1]:.0f}" if interval else "one seed"
+        cells.append(cell(tag("strong", f"{mean:.0f} ± {std:.0f}"), mean))
+        cells.append(cell(words, interval[0] if interval else -1))
     else:
         cells += [cell("not evaluated", -1), cell("", -1)]
     if any_paper:
         cells.append(cell(formats.number(run.paper, "–").replace("±", " ± "), run.paper[0] if run.paper else -1))
     return cells
+
+
+def result_sentences(runs: Sequence[Shown]) -> list[str]:
+    """For each task, what the runs reach, the best first."""
+    out = []
+    for task in dict.fromkeys(run.view.task for run in runs):
+        means = {run.label: run.view.scores().per_seed() for run in runs if run.view.task == task}
+        ordered = sorted([(v.mean(), label) for label, v in means.items() if v.size], key=lambda pair: -pair[0])
+        if ordered:
+            reached = [f"{label} reaches {mean:.0f} % success" for mean, label in ordered[:1]]
+            reached += [f"{label} {mean:.0f} %" for mean, label in ordered[1:]]
+            out.append(f"On {task}, {', '.join(reached)}.")
+    return out
 
 
 def cell(content: Any, value: Any = None, **attributes: Any) -> Markup:
@@ -70,7 +83,7 @@ def cell(content: Any, value: Any = None, **attributes: Any) -> Markup:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Markup]], *, caption: str, class_: str = "sortable") -> Markup:
-    """A table in a frame that scrolls on its own; sortable ones get buttons from the page's script."""
+    """A table in a frame that scrolls sideways; the page's script adds buttons to the headings of sortable ones."""
     numeric = [bool(rows) and "data-value" in rows[0][i] for i in range(len(heads))]
     names = [
         tag("th", name, scope="col", class_="number" if n else None) for name, n in zip(heads, numeric, strict=True)
@@ -83,28 +96,31 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Markup]], *, caption: st
 
 def curves(runs: Sequence[Shown]) -> Markup:
     """Success against steps, a chart per task."""
-    charts = []
+    charts: list[Markup] = []
     for task in dict.fromkeys(run.view.task for run in runs):
         lines = []
         for run in (r for r in runs if r.view.task == task):
             scores = run.view.scores()
             if scores.steps:
-                lines.append(Line(run.label, run.style, *band(scores.steps, scores.curve())))
+                lines.append(Named(run.label, run.style, learning_curve(scores.steps, scores.curve())))
         if lines:
-            words = {"x_label": "gradient steps", "y_label": "success, percent", "y_range": (0.0, 100.0)}
-            charts.append(chart(lines, title=f"Success on {task}", **words))  # type: ignore[arg-type]
-    return tag("div", charts, class_="charts") if charts else tag("p", "No run has been evaluated yet.", class_="quiet")
+            id, title = f"success-{len(charts)}", f"Success on {task}"
+            charts.append(chart(lines, id=id, title=title, y_label="success in percent", y_range=(0.0, 100.0)))
+    if not charts:
+        return tag("p", "No run has been evaluated yet.", class_="quiet")
+    words = "Mean over seeds; the bands are 95 % bootstrap intervals over seeds."
+    return join([tag("p", words, class_="quiet"), tag("div", charts, class_="charts")])
 
 
-def per_task(runs: Sequence[Shown]) -> Markup:
-    """Mean success on each of a run's goals, as numbers over bars."""
-    tasks = sorted({task for run in runs for task in run.view.scores().goals})
+def per_goal(runs: Sequence[Shown]) -> Markup:
+    """Mean success on each evaluation goal, as numbers over bars."""
+    goals = sorted({goal for run in runs for goal in run.view.scores().goals})
     rows = []
     for run in runs:
         scores = run.view.scores()
         means = dict(zip(scores.goals, _mean(scores.per_goal()), strict=True))
-        rows.append([cell(run.view.task), cell(run.label), *(_bar(means.get(task)) for task in tasks)])
-    heads = ["task", "run", *(f"goal {task}" for task in tasks)]
+        rows.append([cell(run.view.task), cell(run.label), *(_bar(means.get(goal)) for goal in goals)])
+    heads = ["task", "run", *(f"goal {goal}" for goal in goals)]
     return table(heads, rows, caption="Success on each evaluation goal, percent, mean over seeds")
 
 
@@ -122,51 +138,54 @@ def _bar(value: float | None) -> Markup:
 
 def losses(runs: Sequence[Shown]) -> Markup:
     """Training losses, a small chart per task and loss; lines are means over seeds."""
-    charts = []
+    charts: list[Markup] = []
     for task in dict.fromkeys(run.view.task for run in runs):
         mine = [run for run in runs if run.view.task == task]
         names = sorted({n for run in mine for row in run.view.metrics for n in row if n.endswith("loss")})
         for name in names:
-            lines = [line for run in mine if (line := _loss(run, name))]
+            lines = [Named(run.label, run.style, curve) for run in mine if (curve := _loss(run, name))]
             if lines:
-                charts.append(chart(lines, title=f"{name} on {task}", x_label="gradient steps", y_label=name))
+                charts.append(chart(lines, id=f"loss-{len(charts)}", title=f"{name} on {task}", y_label="loss"))
     if not charts:
         return tag("p", "No losses were recorded.", class_="quiet")
-    return tag(
-        "details", tag("summary", f"{len(charts)} charts of training losses"), tag("div", charts, class_="charts")
-    )
+    words = f"{len(charts)} charts of training losses, means over seeds"
+    return tag("details", tag("summary", words), tag("div", charts, class_="charts"))
 
 
-def _loss(run: Shown, name: str) -> Line | None:
+def _loss(run: Shown, name: str) -> Curve | None:
     found: dict[int, list[float]] = {}
     for row in run.view.metrics:
-        if row.get("split", "train") == "train" and isinstance(row.get(name), int | float):
-            found.setdefault(int(row["step"]), []).append(float(row[name]))
-    steps = sorted(found)[:: max(1, len(found) // 200)]
-    return Line(run.label, run.style, np.array(steps), np.array([np.mean(found[s]) for s in steps])) if steps else None
+        if row.get("split", "train") == "train" and _drawable(row.get(name)) and _drawable(row["step"]):
+            found.setdefault(row["step"], []).append(float(row[name]))
+    steps = sorted(found)[:: max(1, len(found) // MAX_POINTS)]
+    return Curve(np.array(steps), np.array([np.mean(found[s]) for s in steps])) if steps else None
 
 
-def paper_table(filled: Filled) -> Markup:
-    """A table of the paper with ours in it: rows that were run, the average, and the settings under it."""
-    lines = [line for line in filled.lines if any(slot.ours for slot in line.slots.values())]
+def _drawable(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+
+
+def paper_table(filled: FilledTable) -> Markup:
+    """A table of the paper with our numbers: rows that were run, the average, and the settings below."""
+    lines = [line for line in filled.lines if line.measured()]
     lines += [filled.average] if filled.average else []
-    rows = [[cell(line.name), *(_slot(slot) for slot in line.slots.values())] for line in lines]
-    caption = f"{filled.title} ({filled.name}, {filled.label})"
+    rows = [[cell(line.name), *(_entry(entry) for entry in line.cells.values())] for line in lines]
     notes = [tag("li", note) for note in formats.notes(filled) if note not in filled.settings]
     settings = tag("li", "; ".join(filled.settings))
-    body = table(["task", *filled.headings.values()], rows, caption=caption)
+    body = table(["task", *filled.headings.values()], rows, caption=f"{filled.title} ({filled.name})")
     return join([body, tag("ul", notes, settings, class_="notes")])
 
 
-def _slot(slot: Slot) -> Markup:
-    paper = tag("small", f"paper {formats.number(slot.paper)}", class_="paper") if slot.paper else None
-    if slot.ours is None:
+def _entry(entry: Cell) -> Markup:
+    paper = tag("small", f"paper {formats.number(entry.paper)}", class_="paper") if entry.paper else None
+    if entry.measured is None:
         return cell([tag("span", formats.NOT_RUN, class_="quiet"), tag("br"), paper], -1)
-    word = tag("strong" if slot.highlight else "span", formats.number(slot.ours))
-    return cell([word, tag("br"), paper], slot.ours.mean)
+    word = tag("strong" if entry.highlight else "span", formats.number(entry.measured))
+    return cell([word, tag("br"), paper], entry.measured.mean)
 
 
 def claims(lines: Sequence[tuple[str, str, str]]) -> Markup:
+    """The paper's claims with the verdicts on its numbers and on ours."""
     rows = [[cell(claim), cell(paper), cell(ours)] for claim, paper, ours in lines]
     heads = ["claim of the paper", "on the paper's numbers", "on these runs"]
     return table(heads, rows, caption="What the paper says in words", class_="plain")
@@ -174,7 +193,7 @@ def claims(lines: Sequence[tuple[str, str, str]]) -> Markup:
 
 def configurations(runs: Sequence[Shown]) -> Markup:
     """Everything that was set or recorded, one column per run; rows that differ are marked."""
-    columns = [flat({"run": run.view.values or {}} | run.view.facts) for run in runs]
+    columns = [flat(run.view.config) for run in runs]
     names = list(dict.fromkeys(name for column in columns for name in column))
     rows, differing = [], 0
     for name in sorted(names, key=lambda n: (not n.startswith("run."), n)):
@@ -188,7 +207,7 @@ def configurations(runs: Sequence[Shown]) -> Markup:
     caption = f"Configuration and provenance; {differing} of {len(rows)} settings differ"
     body = tag("table", tag("caption", caption), head, tag("tbody", rows), class_="settings", id="settings")
     box = tag(
-        "label", tag("input", type="checkbox", id="only-differences"), " only what differs", class_="control script"
+        "label", tag("input", type="checkbox", id="only-differences"), " show only differences", class_="control script"
     )
     return join([box, tag("div", body, class_="frame", tabindex=0, role="region", aria_label=caption)])
 
@@ -205,20 +224,20 @@ def _value(column: dict[str, Any], name: str) -> str:
 
 
 def films(runs: Sequence[Shown], problems: list[str]) -> Markup | None:
-    """The last films of each run inside the page; those that would make it too large are named in `problems`."""
+    """The last films of each run, as part of the page; those that would make it too large are named in `problems`."""
     figures, left = [], FILM_LIMIT
     for run in runs:
-        newest = max((path.name.split("-seed")[0] for path in run.view.videos), default="")
-        for path in (p for p in run.view.videos if p.name.startswith(newest)):
+        videos = run.view.videos()
+        newest = max((path.name.split("-seed")[0] for path in videos), default="")
+        for path in (p for p in videos if p.name.startswith(newest)):
             try:
                 content = path.read_bytes()
             except OSError as error:
                 problems.append(f"{run.view.path}: {path.name} cannot be read ({error.strerror})")
                 continue
             if len(content) > left:
-                problems.append(
-                    f"{run.view.path}: {path.name} left out, films over {FILM_LIMIT >> 20} MB do not fit a page"
-                )
+                limit = f"a page holds {FILM_LIMIT >> 20} MB of films"
+                problems.append(f"{run.view.path}: {path.name} left out, {limit}")
                 continue
             left -= len(content)
             figures.append(_film(f"{run.view.task}, {run.label}: {path.stem}", content))
@@ -237,9 +256,9 @@ def _film(name: str, content: bytes) -> Markup:
     return tag("figure", tag("video", src=source, aria_label=name, **options), tag("figcaption", name))
 
 
-def paper_number(cells: Sequence[tables.Cell]) -> Number | None:
+def paper_number(cells: Sequence[PlannedRun]) -> Number | None:
     """The published number of the first cell that has one."""
-    for c in cells:
-        if found := tables.paper().get(c.table, {}).get(c.task, {}).get(c.column):
+    for planned in cells:
+        if found := tables.paper().get(planned.table, {}).get(planned.task, {}).get(planned.column):
             return found
     return None

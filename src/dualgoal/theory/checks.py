@@ -1,7 +1,7 @@
-"""`dualgoal theory`: every statement of section 1 of the method, checked on random processes of growing size.
+"""Every statement of section 1 of the method, checked on random processes of growing size by `dualgoal theory`.
 
-The generators draw stochastic, deterministic, unreachable-goal and block processes; each row of the table is one
-certificate of `theorems.py` with the bound it has to meet. The negative control has to miss it.
+The processes are stochastic, deterministic, with unreachable goals, or block processes. Each check compares one
+certificate of `theorems.py` with the bound that it must not exceed; the negative control must exceed it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dualgoal.theory.processes import LINEAR_SOLVE_LIMIT, BlockProcess, Process,
 GAMMA = 0.9
 SIZES = (12, 40, 120, 300)
 TOLERANCE = 1e-10  # V* is converged to 1e-13, and greedy policies lose at most 2 gamma / (1 - gamma) times that
-CONTROL = 0.1  # what the naive reward must at least tell apart, in steps
+CONTROL = 0.1  # in steps: the naive reward must separate observations of one state by at least this distance
 
 
 @dataclass(frozen=True)
-class Row:
-    """One check on one process (or the worst of several); `deviation` is its certificate."""
+class CheckResult:
+    """One check on one process (or the worst of several); `deviation` is the value of its certificate."""
 
     check: str
     process: str
@@ -65,8 +65,8 @@ def random_block(rng: np.random.Generator, states: int, observations: int = 3, a
     )
 
 
-def checks(sizes: Sequence[int] = SIZES, *, seed: int = 0, repeats: int = 100) -> Iterator[Row]:
-    """The rows of the table, one by one; `repeats` small stochastic processes share the first row."""
+def run_checks(sizes: Sequence[int] = SIZES, *, seed: int = 0, repeats: int = 100) -> Iterator[CheckResult]:
+    """The results one by one; `repeats` small stochastic processes share the first."""
     if min(sizes, default=0) < 4 or max(sizes) > LINEAR_SOLVE_LIMIT:
         raise UserError(f"theory: sizes must be 4 to {LINEAR_SOLVE_LIMIT} states; got {tuple(sizes)}")
     rng = np.random.default_rng(seed)
@@ -85,11 +85,11 @@ def checks(sizes: Sequence[int] = SIZES, *, seed: int = 0, repeats: int = 100) -
     yield from _universality(rng, states=60, dims=(2, 8, 32))
 
 
-def within(check: str, process: str, states: int, deviation: float, bound: float = TOLERANCE) -> Row:
-    return Row(check, process, states, deviation, bool(deviation <= bound))
+def within(check: str, process: str, states: int, deviation: float, bound: float = TOLERANCE) -> CheckResult:
+    return CheckResult(check, process, states, deviation, bool(deviation <= bound))
 
 
-def _on_process(name: str, process: Process, rng: np.random.Generator) -> Iterator[Row]:
+def _on_process(name: str, process: Process, rng: np.random.Generator) -> Iterator[CheckResult]:
     certificates: dict[str, tuple[Callable[[Process, float], float], float]] = {
         "Bellman equation": (theorems.bellman, TOLERANCE),
         "sufficiency": (theorems.sufficiency, TOLERANCE),
@@ -104,47 +104,52 @@ def _on_process(name: str, process: Process, rng: np.random.Generator) -> Iterat
     yield within("relabelling", name, process.states, deviation)
 
 
-def _on_block(block: BlockProcess) -> Iterator[Row]:
+def _on_block(block: BlockProcess) -> Iterator[CheckResult]:
     states = len(block.decoder)
     yield within("noise invariance", "block", states, theorems.noise_invariance(block, GAMMA), bound=0.0)
     yield within("latent distances", "block", states, theorems.latent_distances(block, GAMMA))
     control = theorems.noise_invariance(block, GAMMA, by_latent=False)
-    yield Row("control: naive reward tells noise apart", "block", states, control, control > CONTROL)
+    yield CheckResult("control: naive reward tells noise apart", "block", states, control, control > CONTROL)
 
 
-def _universality(rng: np.random.Generator, states: int, dims: Sequence[int]) -> Iterator[Row]:
-    """The remark of section 1.7, measured: inner products go on improving, a metric stops at the asymmetry of V*."""
+def _universality(rng: np.random.Generator, states: int, dims: Sequence[int]) -> Iterator[CheckResult]:
+    """The remark of section 1.7, measured: inner products improve with dimension, a metric stops at V*'s asymmetry."""
     values = optimal_values(random_stochastic(rng, states, actions=2, successors=2), GAMMA)
     for fit in [theorems.fit_errors(values, dim) for dim in dims]:
-        yield Row(f"fit of V*, inner product, {fit.dim} dim", "asymmetric", states, fit.inner, fit.inner < fit.metric)
-        yield Row(f"fit of V*, best metric, {fit.dim} dim", "asymmetric", states, fit.metric, fit.metric >= fit.floor)
+        yield CheckResult(
+            f"fit of V*, inner product, {fit.dim} dim", "asymmetric", states, fit.inner, fit.inner < fit.metric
+        )
+        yield CheckResult(
+            f"fit of V*, best metric, {fit.dim} dim", "asymmetric", states, fit.metric, fit.metric >= fit.floor
+        )
     full = theorems.fit_errors(values, states)
     yield within("fit of V*, inner product, full rank", "asymmetric", states, full.inner)
 
 
-def as_json(rows: Sequence[Row]) -> str:
+def as_json(rows: Sequence[CheckResult]) -> str:
     """A list of rows with check, process, states, deviation, passed; an infinite deviation is null."""
     finite = lambda row: asdict(row) | {"deviation": row.deviation if np.isfinite(row.deviation) else None}
     return json_of([finite(row) for row in rows], indent=1)
 
 
-def line(row: Row) -> str:
+def line(row: CheckResult) -> str:
+    """One line of the printed table."""
     verdict = "ok" if row.passed else "FAILED"
     return f"{row.check:<40}  {row.process:<16}  {row.states:>6}  {row.deviation:>9.2e}  {verdict}"
 
 
-def main(*, json: bool = False, seed: int = 0, plot: Path | None = None) -> None:
-    """What `dualgoal theory` does: check and print, row by row, or draw. Ends with status 1 if a check failed."""
+def check_and_print(*, json: bool = False, seed: int = 0, plot: Path | None = None) -> None:
+    """Run all checks and print them one by one, or draw the pictures. Exits with status 1 if a check failed."""
     if plot is not None:
         from dualgoal.theory import pictures
 
-        for path in pictures.draw(plot):
+        for path in pictures.draw_pictures(plot):
             print(path)
         return
     rows = []
     if not json:
         print(f"{'check':<40}  {'process':<16}  {'states':>6}  deviation")
-    for row in checks(seed=seed):
+    for row in run_checks(seed=seed):
         rows.append(row)
         if not json:
             print(line(row), flush=True)

@@ -1,7 +1,8 @@
-"""`dualgoal theory --plot DIR`: the dual representation as pictures, for people who would rather look.
+"""The dual representation in pictures, drawn by `dualgoal theory --plot DIR`.
 
-A goal of a grid maze is the field of distances to it (section 1.3 of the method); two noisy pictures of one cell are
-the same field (Theorem 2), unlike under the naive reward; and all goals at once, by classical scaling, unfold the maze.
+A goal of a grid maze is represented by the distances to it from all cells (section 1.3 of the method). Two noisy
+observations of one cell have the same representation (Theorem 2), unlike under the naive reward. Classical scaling of
+the representations of all goals unfolds the maze.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from dualgoal.errors import UserError
 from dualgoal.theory.processes import BlockProcess, Process, distances, dual_representation
@@ -31,7 +33,8 @@ MAP = """\
 #################"""
 MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
 GAMMA = 0.95
-SLIP = 0.1  # the chance of a random move instead of the one chosen
+SLIP = 0.1  # probability of a random move instead of the chosen one
+NEAR_TO_FAR = "viridis"  # near is dark and far is bright, as in reports
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Grid:
         return np.argwhere(~self.walls)
 
     def process(self, slip: float) -> Process:
-        """Four moves; a wall stops. With probability `slip` the move is one of the four at random."""
+        """Four moves; walls block. With probability `slip` the move is one of the four at random."""
         number = np.full(self.walls.shape, -1)
         number[tuple(self.cells.T)] = np.arange(len(self.cells))
         there = number[tuple(np.moveaxis(self.cells[:, None] + MOVES, -1, 0))]
@@ -60,13 +63,13 @@ class Grid:
         return Process(np.broadcast_to(reached[:, None], shape), np.broadcast_to(weights, shape))
 
     def image(self, field: np.ndarray) -> np.ndarray:
-        """Numbers of the cells as a picture, NaN in walls."""
+        """One number per open cell as an image, NaN in walls."""
         picture = np.full(self.walls.shape, np.nan)
         picture[tuple(self.cells.T)] = field
         return picture
 
 
-def draw(folder: Path) -> list[Path]:
+def draw_pictures(folder: Path) -> list[Path]:
     """Write the three pictures and return their paths."""
     folder = Path(folder)
     try:
@@ -81,10 +84,10 @@ def draw(folder: Path) -> list[Path]:
 
 
 def fields(grid: Grid) -> Figure:
-    """The representation of a few goals: each goal is a field over all states."""
+    """The representation of a few goals: for each, its distances from all states."""
     phi = dual_representation(grid.process(slip=0.0), GAMMA)
     figure = Figure(figsize=(10, 6.4), layout="constrained")
-    figure.suptitle("Dual representation of four goals: the field of distances d*(., g)")
+    figure.suptitle("Dual representation of four goals: their distances d*(., g) from all states")
     chosen = np.linspace(0, len(phi) - 1, 4).round().astype(int)
     axes = figure.subplots(2, 2)
     for axis, goal in zip(axes.flat, chosen, strict=True):
@@ -95,7 +98,7 @@ def fields(grid: Grid) -> Figure:
 
 
 def noise(grid: Grid) -> Figure:
-    """Two observations of one cell: one field under the latent reward, two under the naive reward 1[s=g]."""
+    """Two observations of one cell: equal representations under the latent reward, not under the naive one 1[s=g]."""
     rng = np.random.default_rng(0)
     latent = grid.process(SLIP)
     views = 3
@@ -147,11 +150,11 @@ def goals(grid: Grid) -> Figure:
     return figure
 
 
-def _show(axis: Axes, grid: Grid, field: np.ndarray, top: float):
+def _show(axis: Axes, grid: Grid, field: np.ndarray, top: float) -> AxesImage:
     axis.set_facecolor("0.15")
     axis.set_xticks([])
     axis.set_yticks([])
-    return axis.imshow(grid.image(field), cmap="viridis_r", vmin=0, vmax=top)
+    return axis.imshow(grid.image(field), cmap=NEAR_TO_FAR, vmin=0, vmax=top)
 
 
 def _star(axis: Axes, grid: Grid, cell: int) -> None:
@@ -160,7 +163,7 @@ def _star(axis: Axes, grid: Grid, cell: int) -> None:
 
 
 def _observation(axis: Axes, grid: Grid, cell: int, pixels: np.ndarray) -> None:
-    """What an agent might see: the maze under noise that says nothing about the state."""
+    """What an agent might see: the maze under noise that is independent of the state."""
     axis.imshow(np.where(grid.walls, 0.0, 0.75) * 0.6 + 0.4 * pixels, cmap="gray", vmin=0, vmax=1)
     axis.set_xticks([])
     axis.set_yticks([])

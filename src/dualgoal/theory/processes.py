@@ -1,8 +1,9 @@
 """Finite controlled Markov processes, where everything the paper proves can be computed (section 1 of the method).
 
-A `Process` lists the successors of each state and action; values of all goals are iterated at once, absorbed at the
-first hit, in float64. `d* = log_gamma V*` is the temporal distance, its goal columns are the dual representation,
-and `dual_policy` is Theorem 1's policy, which sees a goal only through that representation. `theorems.py` checks them.
+A `Process` lists the successors of each state and action. Value iteration runs for all goals at once in float64, and an
+episode ends when it reaches its goal. `d* = log_gamma V*` is the temporal distance, its columns are the dual
+representations of the goals, and `dual_policy` is the policy of Theorem 1, which sees a goal only through its
+representation. `theorems.py` checks them.
 """
 
 from __future__ import annotations
@@ -80,14 +81,14 @@ class Process:
         return kernel
 
     def relabelled(self, order: np.ndarray) -> Process:
-        """The same process with new names: state order[i] of this one is called i."""
-        names = np.argsort(order)
-        return Process(names[self.successors[order]], self.probabilities[order])
+        """The same process with renumbered states: state order[i] gets the number i."""
+        numbers = np.argsort(order)
+        return Process(numbers[self.successors[order]], self.probabilities[order])
 
 
 @dataclass(frozen=True)
 class BlockProcess:
-    """A latent process seen through observations; section 1.2. Observation s shows latent decoder[s] and no other.
+    """A latent process seen through observations; section 1.2. Observation s occurs only in latent state decoder[s].
 
     emission[s] is the probability of s given its latent. One decoder makes the supports disjoint by construction.
     """
@@ -112,12 +113,12 @@ class BlockProcess:
         return Process(members[latent].reshape(shape), (probabilities[..., None] * weights[latent]).reshape(shape))
 
     def same_latent(self) -> np.ndarray:
-        """[s, g]: does observation s show the latent state that g shows?"""
+        """[s, g]: whether observations s and g have the same latent state."""
         return self.decoder[:, None] == self.decoder[None, :]
 
 
 def in_float64(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Float64 inside this call only: everything else trains in float32, so the global switch stays off."""
+    """Compute in float64 inside this call only: training is in float32, so the global switch stays off."""
 
     def call(*args: Any, **kwargs: Any) -> Result:
         with jax.enable_x64(True):
@@ -129,7 +130,7 @@ def in_float64(function: Callable[..., Result]) -> Callable[..., Result]:
 
 def expectation(successors: jax.Array, probabilities: jax.Array, v: jax.Array) -> jax.Array:
     """sum_s' p(s'|s) v[s', g] for one action: (S, K), (S, K), (S, G) -> (S, G)."""
-    # Promised bounds make each gather a plain row copy fused into the sum: 20 times faster than checked indices.
+    # Without bounds checks each gather is a row copy that fuses with the sum: 20 times faster.
     row = lambda k: v.at[successors[:, k]].get(mode="promise_in_bounds", wrap_negative_indices=False)
     if successors.shape[1] <= 64:
         return sum((probabilities[:, k, None] * row(k) for k in range(successors.shape[1])), jnp.zeros_like(v))
@@ -149,8 +150,10 @@ def _iterate(
     successors: jax.Array, probabilities: jax.Array, goals: jax.Array, gamma: jax.Array, tol: jax.Array, reward: Reward
 ) -> jax.Array:
     step, hit, scale = (0.0, 1.0, 1.0) if reward == "zero_one" else (-1.0, 0.0, 1 / (1 - gamma))
-    most = jnp.ceil(jnp.log(tol) / jnp.log(gamma))  # n sweeps up from the worst values leave at most scale * gamma^n
-    enough = tol * scale * (1 - gamma) / gamma  # and gamma / (1 - gamma) times the last change bounds the error too
+    most = jnp.ceil(
+        jnp.log(tol) / jnp.log(gamma)
+    )  # after n sweeps from the worst values the error is at most scale * gamma^n
+    enough = tol * scale * (1 - gamma) / gamma  # gamma / (1 - gamma) times the last change bounds it as well
 
     def sweep(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         n, v, _ = carry
@@ -162,7 +165,7 @@ def _iterate(
 
 
 def goal_states(process: Process, goals: np.ndarray | None) -> np.ndarray:
-    """[s, g]: does state s reach goal g? Every state its own goal unless a mask is given."""
+    """[s, g]: whether state s satisfies goal g. Without a mask, every state is the goal of itself alone."""
     goals = np.eye(process.states, dtype=bool) if goals is None else np.asarray(goals, bool)
     if goals.ndim != 2 or len(goals) != process.states:
         raise UserError(f"goals: the mask has shape {goals.shape}; expected ({process.states}, number of goals)")
@@ -213,7 +216,7 @@ def _levels(successors: jax.Array, goals: jax.Array) -> jax.Array:
 
 @in_float64
 def shortest_paths(process: Process, goals: np.ndarray | None = None) -> np.ndarray:
-    """Fewest steps [s, g] that can reach g, inf if none do: breadth first from all goals at once."""
+    """The smallest number of steps [s, g] that can reach g, inf if none can, by breadth-first search from all goals."""
     possible = np.where(process.probabilities > 0, process.successors, np.arange(process.states)[:, None, None])
     return np.asarray(_levels(possible.reshape(process.states, -1), goal_states(process, goals)))
 
@@ -225,7 +228,8 @@ def to_distance(values: np.ndarray, gamma: float) -> np.ndarray:
 
 
 def distances(process: Process, gamma: float, goals: np.ndarray | None = None, *, tol: float = 1e-13) -> np.ndarray:
-    """d*[s, g]: breadth first where the process is deterministic (gamma plays no part), else by value iteration."""
+    """d*[s, g]: by breadth-first search if the process is deterministic (gamma has no influence), else by value
+    iteration."""
     if process.deterministic:
         return shortest_paths(process, goals)
     return to_distance(optimal_values(process, gamma, goals, tol=tol), gamma)
@@ -239,7 +243,7 @@ def dual_representation(process: Process, gamma: float, goals: np.ndarray | None
 def dual_policy(process: Process, phi: np.ndarray, gamma: float) -> np.ndarray:
     """Theorem 1's policy [s, g] = argmax_a sum_s' p(s'|s,a) gamma^F(s') for each functional F = phi[g]; section 1.4.
 
-    Ties go to the smallest action: the rule may depend on s and F only.
+    Ties go to the smallest action, because the policy may depend on s and F only.
     """
     return expectations(process, gamma ** np.asarray(phi, np.float64).T).argmax(1)
 
@@ -259,7 +263,7 @@ def policy_values(process: Process, policy: np.ndarray, gamma: float, goals: np.
     """V^pi[s, g] of a deterministic policy [s, g], exactly: (I - gamma P_pi off the goal) V = 1[goal], per goal."""
     if process.states > LINEAR_SOLVE_LIMIT:
         raise UserError(
-            f"policy_values: {process.states} states; one dense solve per goal is offered up to {LINEAR_SOLVE_LIMIT} "
+            f"policy_values: {process.states} states; one dense solve per goal is possible up to {LINEAR_SOLVE_LIMIT} "
             "(optimal_values has no such limit)"
         )
     return np.asarray(_solve_each(process.dense(), policy, goal_states(process, goals), np.float64(gamma)))

@@ -1,7 +1,7 @@
-"""The paper's statements about finite processes as functions that return their certificate (section 1.6 of the method).
+"""The paper's statements about finite processes as functions that return a certificate (section 1.6 of the method).
 
-A certificate is the largest deviation from what the statement says: 0 in exact arithmetic, rounding in float64.
-`fit_errors` measures the remark on universality instead: how well inner products and symmetric metrics can fit V*.
+A certificate is the largest deviation from the statement: 0 in exact arithmetic, a rounding error in float64.
+`fit_errors` measures the remark on universality: how well inner products and symmetric metrics can fit V*.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dualgoal.theory.processes import (
 
 
 def gap(a: np.ndarray, b: np.ndarray) -> float:
-    """max |a - b| where two infinities of one sign are equal and an infinity against a number is infinite."""
+    """max |a - b|; infinities of the same sign are equal, and an infinity is infinitely far from a number."""
     with np.errstate(invalid="ignore"):
         return float(np.where(a == b, 0.0, np.abs(a - b)).max(initial=0.0))
 
@@ -44,14 +44,17 @@ def bellman(process: Process, gamma: float) -> float:
 
 
 def sufficiency(process: Process, gamma: float) -> float:
-    """Theorem 1: the policy that sees g only as phi(g) has the optimal value, evaluated by a linear solve."""
+    """Theorem 1: the policy that sees g only through phi(g) has the optimal value (evaluated by a linear solve)."""
     values = optimal_values(process, gamma)
     policy = dual_policy(process, to_distance(values, gamma).T, gamma)
     return gap(policy_values(process, policy, gamma), values)
 
 
 def noise_invariance(block: BlockProcess, gamma: float, *, by_latent: bool = True) -> float:
-    """Theorem 2: observations of one latent state have one representation. by_latent=False: the naive reward 1[s=g]."""
+    """Theorem 2: observations of one latent state have equal representations.
+
+    With by_latent=False the reward is the naive 1[s=g], for which this fails.
+    """
     process = block.observed()
     phi = dual_representation(process, gamma, block.same_latent() if by_latent else None)
     first = np.unique(block.decoder, return_index=True)[1]
@@ -81,13 +84,13 @@ def reachability(process: Process, gamma: float) -> float:
 
 
 def relabelling(process: Process, gamma: float, order: np.ndarray) -> float:
-    """New names for the states permute the entries of the representation and change nothing else."""
+    """Renumbering the states permutes the entries of the representation and changes nothing else."""
     renamed = dual_representation(process.relabelled(order), gamma)
     return gap(renamed, dual_representation(process, gamma)[np.ix_(order, order)])
 
 
 def injectivity(process: Process, gamma: float) -> float:
-    """phi(g)(s) = 0 only at s = g, so goals differ in phi: failing entries plus goals that share a representation."""
+    """phi(g)(s) = 0 only at s = g, so no two goals have the same phi: counts the entries and goals that fail."""
     phi = dual_representation(process, gamma)
     shared = len(phi) - len(np.unique(phi, axis=0))
     return float(((phi == 0) != np.eye(len(phi), dtype=bool)).sum() + shared)
@@ -106,7 +109,7 @@ class FitErrors:
     dim: int
     inner: float  # V ~ psi(s) . phi(g): exact optimum, by the singular value decomposition
     metric: float  # V ~ 1 - |x(s) - x(g)|: the best found, from classical scaling by gradient descent
-    floor: float  # no symmetric function of (s, g), of any dimension, is closer
+    floor: float  # no symmetric function of (s, g), of whatever dimension, has a smaller error
 
 
 def fit_errors(values: np.ndarray, dim: int) -> FitErrors:

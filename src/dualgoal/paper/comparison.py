@@ -1,0 +1,351 @@
+"""Our numbers next to the paper's: a table filled from records, with intervals and aggregates, as data.
+
+Every measured cell carries seeds, steps and a 95 % bootstrap interval over seeds. Cells of a row that were trained for
+different numbers of steps are not compared with each other. `formats.py` turns a filled table into text.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualgoal.paper import families, stats, tables
+from dualgoal.paper.row_files import Record
+from dualgoal.paper.stats import Interval, Strata
+from dualgoal.paper.tables import Number, Table
+
+NOISY = "_noisy"  # ending of the names of columns with noisy goals
+NOT_RECORDED = "not recorded"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What we measured for one cell, or for the average of several."""
+
+    mean: float
+    std: float
+    interval: Interval | None
+    scores: tuple[float, ...]  # one per seed
+    seeds: int
+    steps: int
+    episodes: int
+    source: str
+    curve_mean: float | None = None  # mean over all evaluations of the learning curve, not only the last three
+    # For an average row: (max steps, max seeds) over its cells; `steps` and `seeds` hold the minima.
+    largest: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of a table: what we measured, what the paper prints, and how they compare."""
+
+    measured: Measured | None
+    paper: Number | None
+    highlight: bool = False
+    paper_highlight: bool = False
+    paper_in_interval: bool | None = None  # None without an interval of ours or a number of the paper's
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table: a task, or the average of several."""
+
+    name: str
+    cells: dict[str, Cell]
+    unequal_steps: bool = False  # the measured cells were trained for different numbers of steps: no highlights
+
+    def measured(self) -> dict[str, Measured]:
+        """The cells that were run."""
+        return {name: cell.measured for name, cell in self.cells.items() if cell.measured}
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A column over all tasks that every measured column has."""
+
+    mean: float
+    mean_interval: Interval | None
+    iqm: float
+    iqm_interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """The probability that a seed of Dual beats a seed of another column on the same task."""
+
+    probability: float
+    interval: Interval | None
+    tasks: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far one column is above another on one task, with two 95 % intervals over seeds."""
+
+    columns: tuple[str, str]
+    mean: float
+    bootstrap: Interval | None
+    welch: Interval | None
+    seeds: tuple[int, int]
+    steps: int
+
+
+@dataclass(frozen=True)
+class FilledTable:
+    """A table of the paper with our numbers in it."""
+
+    name: str
+    label: str
+    title: str
+    headings: dict[str, str]
+    lines: list[Line]
+    average: Line | None
+    average_tasks: int
+    aggregates: dict[str, Aggregate]
+    improvement: dict[str, Improvement]  # of Dual over each other column
+    differences: dict[str, Difference]  # by task, between the two columns the table is about
+    settings: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return dataclasses.asdict(self)
+
+    def has_measurements(self) -> bool:
+        """Whether any cell was run."""
+        return any(line.measured() for line in self.lines)
+
+
+def fill_table(name: str, records: Iterable[Record] = (), tasks: Iterable[str] | None = None) -> FilledTable:
+    """A table with whatever records there are for it; without records, the paper's own numbers.
+
+    With `tasks`, only those rows.
+    """
+    table = tables.get(name)
+    chosen = [t for t in table.tasks if tasks is None or t in set(tasks)]
+    found = assign(table, records)
+    headings = _headings(table)
+    measured = {key: _measure(table, *key, record) for key, record in found.items()}
+    lines = [_line(table, task, {h: measured.get((task, h)) for h in headings}) for task in chosen]
+    common = _common_lines(lines)
+    averaged = table.average and (common or len(chosen) == len(table.tasks))
+    return FilledTable(
+        table.name,
+        table.label,
+        table.title,
+        headings,
+        lines,
+        _average(table, headings, common) if averaged else None,
+        len(common) or len(table.tasks),
+        {heading: _aggregate(strata) for heading, strata in _strata(common).items()},
+        _improvement(lines),
+        _differences(table, lines),
+        describe(table, [record for (task, _), record in found.items() if task in chosen]),
+    )
+
+
+def _headings(table: Table) -> dict[str, str]:
+    """Column names with their headings; with noise, a clean and a noisy column for each."""
+    out = {}
+    for column in table.columns:
+        out[column.name] = column.title
+        if table.noise:
+            out[column.name + NOISY] = f"{column.title}, noisy goal"
+    return out
+
+
+def assign(table: Table, records: Iterable[Record]) -> dict[tuple[str, str], Record]:
+    """The record of each (task, column).
+
+    A record made for this table goes before one shared with another table; among those the longest, then the one with
+    most seeds.
+    """
+    best: dict[tuple[str, str], tuple[tuple[bool, int, int], Record]] = {}
+    for record in records:
+        made_for = tables.get(record.table).column(record.column)
+        for column in table.columns:
+            own = (record.table, record.column) == (table.name, column.name)
+            if record.task not in table.tasks or not (own or tables.same_run(column, made_for)):
+                continue
+            rank = (own, record.done, len(record.seeds))
+            key = (record.task, column.name)
+            if key not in best or rank > best[key][0]:
+                best[key] = (rank, record)
+    chosen = {key: record for key, (_, record) in best.items()}
+    if table.noise:
+        chosen |= {(task, column + NOISY): record for (task, column), record in chosen.items()}
+    return chosen
+
+
+def _measure(table: Table, task: str, heading: str, record: Record) -> Measured | None:
+    scores = record.scores(goal_noise=table.noise[task] if heading.endswith(NOISY) else 0.0)
+    values = scores.per_seed()
+    if not values.size:
+        return None
+    mean, std = stats.mean_std(values)
+    return Measured(
+        mean,
+        std,
+        _interval([values], stats.mean_of_tasks),
+        tuple(map(float, values)),
+        len(values),
+        max(scores.counted()),
+        record.episodes,
+        record.source,
+        float(np.nanmean(scores.curve())),
+    )
+
+
+def _interval(strata: Strata, statistic: Callable[[Strata], np.ndarray]) -> Interval | None:
+    return stats.bootstrap(strata, statistic, np.random.default_rng(0))
+
+
+def _line(table: Table, task: str, measured: Mapping[str, Measured | None]) -> Line:
+    printed = tables.paper().get(table.name, {}).get(task, {})
+    unequal = len({m.steps for m in measured.values() if m}) > 1
+    cells = {heading: _cell(m, printed.get(heading)) for heading, m in measured.items()}
+    return Line(task, _highlighted(table, cells, ours=not unequal), unequal)
+
+
+def _cell(measured: Measured | None, paper: Number | None) -> Cell:
+    if not paper or not measured or not measured.interval:
+        return Cell(measured, paper)
+    low, high = measured.interval
+    return Cell(measured, paper, paper_in_interval=low - 0.5 <= paper[0] <= high + 0.5)  # printed as whole percents
+
+
+def _highlighted(table: Table, cells: dict[str, Cell], ours: bool = True) -> dict[str, Cell]:
+    """The cells with their highlights, those of our numbers only where they may be compared."""
+    marks = _marks(table, [c.measured.mean if ours and c.measured else None for c in cells.values()])
+    paper_marks = _marks(table, [c.paper[0] if c.paper else None for c in cells.values()])
+    return {
+        heading: dataclasses.replace(cell, highlight=mark, paper_highlight=paper_mark)
+        for (heading, cell), mark, paper_mark in zip(cells.items(), marks, paper_marks, strict=True)
+    }
+
+
+def _marks(table: Table, values: list[float | None]) -> list[bool]:
+    """The highlight rule on whole percents, as printed; a single number is not highlighted."""
+    rounded = [None if v is None else float(round(v)) for v in values]
+    if not table.highlight or sum(v is not None for v in rounded) < 2:
+        return [False] * len(values)
+    return stats.highlights(rounded)
+
+
+def _common_lines(lines: list[Line]) -> list[Line]:
+    """The rows that every measured column has, at equal steps: what averages are taken over."""
+    columns = {heading for line in lines for heading in line.measured()}
+    return [line for line in lines if columns and set(line.measured()) == columns and not line.unequal_steps]
+
+
+def _strata(common: list[Line]) -> dict[str, list[np.ndarray]]:
+    """For each measured column, its scores over seeds on each of these tasks."""
+    headings = common[0].measured() if common else {}
+    return {heading: [np.array(line.measured()[heading].scores) for line in common] for heading in headings}
+
+
+def _aggregate(strata: list[np.ndarray]) -> Aggregate:
+    return Aggregate(
+        float(stats.mean_of_tasks(strata)),
+        _interval(strata, stats.mean_of_tasks),
+        float(stats.iqm_of_all(strata)),
+        _interval(strata, stats.iqm_of_all),
+    )
+
+
+def _improvement(lines: list[Line]) -> dict[str, Improvement]:
+    """Dual against each other column, on the tasks where both were trained for the same number of steps."""
+    out = {}
+    for heading in lines[0].cells if lines and "dual" in lines[0].cells else ():
+        pairs = [(line.cells["dual"].measured, line.cells[heading].measured) for line in lines]
+        both = [(a, b) for a, b in pairs if a and b and a.steps == b.steps]
+        if heading != "dual" and not heading.endswith(NOISY) and both:
+            x, y = [np.array(a.scores) for a, _ in both], [np.array(b.scores) for _, b in both]
+            interval = stats.improvement_interval(x, y, np.random.default_rng(0))
+            out[heading] = Improvement(float(stats.improvement(x, y)), interval, len(both))
+    return out
+
+
+def _differences(table: Table, lines: list[Line]) -> dict[str, Difference]:
+    out = {}
+    for line in lines:
+        above, below = (line.cells[name].measured for name in table.contrast)
+        if above and below and above.steps == below.steps:
+            found = stats.difference(np.array(above.scores), np.array(below.scores), np.random.default_rng(0))
+            counts = (above.seeds, below.seeds)
+            out[line.name] = Difference(table.contrast, found.mean, found.bootstrap, found.welch, counts, above.steps)
+    return out
+
+
+def _average(table: Table, headings: Iterable[str], common: list[Line]) -> Line:
+    """The Average row. When only some tasks were run, the paper's numbers are averaged over the same tasks."""
+    strata = _strata(common)
+    printed = _printed_average(table, common)
+    cells = {}
+    for heading in headings:
+        measured = _averaged([line.measured()[heading] for line in common]) if heading in strata else None
+        cells[heading] = _cell(measured, printed.get(heading))
+    return Line("average", _highlighted(table, cells))
+
+
+def _printed_average(table: Table, common: list[Line]) -> dict[str, Number]:
+    """The paper's averages over these tasks, as printed if they are all (or none was run)."""
+    printed = tables.paper().get(table.name, {})
+    if not common or len(common) == len(table.tasks):
+        return printed.get("average", {})
+    rows = [printed[line.name] for line in common if line.name in printed]
+    return {column: (float(np.mean([row[column][0] for row in rows])), None) for column in (rows[0] if rows else ())}
+
+
+def _averaged(cells: list[Measured]) -> Measured:
+    """Mean and standard deviation over seeds of the average over tasks (assumed to be the paper's convention, A8).
+
+    Seeds of different tasks are paired by their order.
+    """
+    strata = [np.array(cell.scores) for cell in cells]
+    seeds = min(map(len, strata))
+    per_seed = np.mean([scores[:seeds] for scores in strata], axis=0)
+    return Measured(
+        float(stats.mean_of_tasks(strata)),
+        float(per_seed.std()),
+        _interval(strata, stats.mean_of_tasks),
+        tuple(map(float, per_seed)),
+        seeds,
+        min(cell.steps for cell in cells),
+        min(cell.episodes for cell in cells),
+        source="",
+        largest=(max(cell.steps for cell in cells), max(cell.seeds for cell in cells)),
+    )
+
+
+def describe(table: Table, records: Iterable[Record]) -> list[str]:
+    """The settings to be printed under a table: what was reduced, regenerated or newer than the paper's."""
+    records = list(records)
+    if not records:
+        return []
+    paper = tables.expand(table.name, tasks=table.tasks[:1], reps=[table.columns[0].name])[0].config
+    family = families.of_task(table.tasks[0])
+    facts = [
+        ("steps", {f"{r.done:,}" for r in records}, f"{paper['steps']:,}"),
+        ("seeds", {str(len(r.seeds)) for r in records}, str(table.seeds)),
+        ("episodes per task", {str(r.episodes) for r in records}, str(paper["episodes"])),
+        ("data", {_data(r) for r in records}, family.paper_data),
+        ("precision", {_precision(r) for r in records}, "float32"),
+        ("device", {str(r.setting("hardware", "device") or NOT_RECORDED) for r in records}, "not stated"),
+    ]
+    if family.simulator:
+        simulators = {str(r.setting("versions", "mujoco") or NOT_RECORDED) for r in records}
+        facts.append(("MuJoCo", simulators, "not stated"))
+    return [f"{name}: {', '.join(sorted(values))} (paper: {theirs})" for name, values, theirs in facts]
+
+
+def _data(record: Record) -> str:
+    episodes = record.setting("dataset", "episodes")
+    words = f", {episodes:,} episodes" if isinstance(episodes, int) else ""
+    return f"{record.setting('dataset', 'source') or NOT_RECORDED}{words}"
+
+
+def _precision(record: Record) -> str:
+    """The arithmetic that was used; older records have it in their configuration only."""
+    return str(record.setting("hardware", "precision") or record.setting("run", "precision") or NOT_RECORDED)

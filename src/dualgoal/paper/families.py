@@ -1,0 +1,67 @@
+"""How the runs of a family of tasks are configured, trained and described: the one place that tells families apart.
+
+The paper's tasks are OGBench datasets, with one exception: Lights Out has settings of its own, makes its own data and
+is evaluated on the device. Tables, runs and pages look their family up here and treat all families alike.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dualgoal.envs import tasks
+from dualgoal.runs.config import Run
+
+
+@dataclass(frozen=True)
+class Family:
+    """What differs between families of tasks."""
+
+    configure: Callable[..., Run]  # (task, representation, algorithm, **options) of a cell of a table
+    train: Callable[..., Any]  # (run, run directory, *, data_path, workers, quiet): trains or resumes
+    table_task: Callable[[str], str]  # the row of a table to which a run's task belongs
+    paper_data: str  # what the paper trained on
+    simulator: bool  # MuJoCo is involved, and its version matters
+
+
+def _configure(task: str, rep: str, algo: str, **options: Any) -> Run:
+    from dualgoal.paper import settings
+
+    return settings.preset(task, rep, algo, **options)
+
+
+def _train(run: Run, out: Path, *, data_path: str | Path | None, workers: int | None, quiet: bool) -> None:
+    from dualgoal.runs import training
+
+    training.train(run, out, data_path=data_path, workers=workers, quiet=quiet)
+
+
+def _configure_lights_out(task: str, rep: str, algo: str, **options: Any) -> Run:
+    from dualgoal.paper import lightsout
+
+    return lightsout.configure(task, rep, algo, **options)
+
+
+def _train_lights_out(run: Run, out: Path, *, data_path: str | Path | None, workers: int | None, quiet: bool) -> None:
+    """The data are made and the policy is evaluated in this process, so there is no data path and no worker."""
+    from dualgoal.paper import lightsout
+
+    lightsout.train(run, out, quiet=quiet)
+
+
+def _board(task: str) -> str:
+    """lightsout-4x5-ideal is a view of the board of lightsout-4x5."""
+    return "-".join(task.split("-")[:2])
+
+
+OGBENCH = Family(_configure, _train, lambda task: task, "official files", simulator=True)
+OTHERS = {
+    tasks.LIGHTSOUT: Family(
+        _configure_lights_out, _train_lights_out, _board, "random walks of its own", simulator=False
+    )
+}
+
+
+def of_task(task: str) -> Family:
+    """The family of a task."""
+    return OTHERS.get(tasks.family(task), OGBENCH)

@@ -1,0 +1,110 @@
+"""Success on Lights Out, measured on the device: the puzzle is a few bit flips, so no worker process is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+
+from dualgoal.agent import Agent
+from dualgoal.envs import lightsout_puzzle
+from dualgoal.envs.lightsout import View
+from dualgoal.errors import UserError
+from dualgoal.runs import config, directory, policy
+from dualgoal.runs.rows import EvalRow
+
+
+class OnDevice:
+    """An evaluator for training: acts greedily towards the five goals from a checkpoint, all seeds at once."""
+
+    def __init__(self, run: config.Run, view: View, agent: Agent) -> None:
+        self.run, self.view, self.agent = run, view, agent
+        self._done: list[tuple[int, list[EvalRow]]] = []
+        self._play = jax.jit(jax.vmap(lambda params, s, g: play(agent, view, params, s, g), in_axes=(0, None, None)))
+
+    def __enter__(self) -> OnDevice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.clear()
+
+    @property
+    def goals(self) -> int:
+        """Number of evaluation goals."""
+        return len(lightsout_puzzle.task_boards(self.view.puzzle)[0])
+
+    @property
+    def pending(self) -> list[int]:
+        return [step for step, _ in self._done]
+
+    def submit(self, path: Path, step: int) -> None:
+        """Evaluate at once: it takes milliseconds, where the training between two evaluations takes seconds."""
+        file = directory.checkpoint_path(path, step)
+        count = len(self.run.seeds)
+        params = [policy.read_params(file, self.agent, i, count) for i in range(count)]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
+        success, length = map(np.asarray, self._play(stacked, *lightsout_puzzle.task_boards(self.view.puzzle)))
+        self._done.append((step, self._rows(step, success, length)))
+
+    def collect(self) -> list[tuple[int, list[EvalRow]]]:
+        done, self._done = self._done, []
+        return done
+
+    def _rows(self, step: int, success: np.ndarray, length: np.ndarray) -> list[EvalRow]:
+        """One row per seed and goal. Puzzle and greedy policy are deterministic, so one episode stands for all."""
+        count = self.run.episodes
+        return [
+            EvalRow(seed, step, goal + 1, count, count * int(success[i, goal]), float(length[i, goal]))
+            for i, seed in enumerate(self.run.seeds)
+            for goal in range(success.shape[1])
+        ]
+
+
+def play(
+    agent: Agent, view: View, params: Any, start: lightsout_puzzle.Bits, goal: lightsout_puzzle.Bits
+) -> tuple[jax.Array, jax.Array]:
+    """Greedy episodes of at most n presses from (B, n) boards to (B, n) goals: solved (B,) bool and presses (B,)."""
+    goal = jnp.asarray(goal, jnp.float32)
+    seen_goal = view(goal)
+
+    def step(carry: tuple[jax.Array, jax.Array], key: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
+        board, length = carry
+        done = (board == goal).all(-1)
+        pressed = lightsout_puzzle.press(view.puzzle, board, agent.act(params, view(board), seen_goal, key))
+        return (jnp.where(done[:, None], board, pressed), length + ~done), None
+
+    begin = (jnp.asarray(start, jnp.float32), jnp.zeros(goal.shape[0], jnp.int32))
+    (board, length), _ = jax.lax.scan(step, begin, random.split(random.key(0), view.puzzle.buttons))
+    return (board == goal).all(-1), length
+
+
+def all_pairs(path: str | Path, seed: int | None = None, *, batch: int = 16_384) -> float:
+    """The share of all (start, goal) pairs of a small board that a trained run solves within n presses."""
+    loaded = policy.load(path, seed)
+    view = View.parse(loaded.run.task)
+    if view.puzzle.buttons > 12:
+        raise UserError(
+            f"{path}: a {view.puzzle} board has 4^{view.puzzle.buttons} pairs; all are tried up to 12 buttons"
+        )
+    every = view.puzzle.boards(np.arange(2**view.puzzle.buttons))
+    pairs = np.arange(len(every) ** 2)
+    solve = jax.jit(lambda params, s, g: play(loaded.agent, view, params, s, g)[0].sum())
+    blocks = np.split(pairs, range(batch, len(pairs), batch))
+    solved = [solve(loaded.params, every[block // len(every)], every[block % len(every)]) for block in blocks]
+    return float(sum(solved)) / len(pairs)
+
+
+def summary(path: str | Path, *, pairs: bool = False) -> str:
+    """The last evaluation of each seed in words and, with `pairs`, the share of all pairs of boards that it solves."""
+    loaded = policy.load(path)
+    rows = [row for row in directory.evaluations(path) if row.step == loaded.step]
+    lines = []
+    for seed in loaded.run.seeds:
+        solved = [str(row.goal) for row in rows if row.seed == seed and row.successes]
+        text = f"seed {seed}, step {loaded.step:,}: solves goals {', '.join(solved) or 'none'}"
+        lines.append(text + (f"; {all_pairs(path, seed):.4%} of all pairs" if pairs else ""))
+    return "\n".join(lines)
