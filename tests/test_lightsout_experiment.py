@@ -18,15 +18,15 @@ SMALL = {"algo.hidden": [64, 64], "batch_size": 64, "lr": 2e-3, "tau": 0.05}
 
 
 def test_preset_is_table_t8():
-    run = Experiment("4x6", "ideal").run()
+    run = Experiment("4x6", "ideal").to_run()
     assert (run.lr, run.discount, run.tau, run.batch_size, run.steps) == (1e-4, 0.95, 0.005, 1024, 1_000_000)
     assert run.algo.hidden == (1024,) * 4 and run.seeds == (0, 1, 2, 3) and run.episodes == 15
     goals = run.algo.roles["value"].goals
     assert (goals.current, goals.geometric, goals.uniform, goals.random) == (0.2, 0, 0.5, 0.3)
     assert run.reached_by == "state" and run.eval_every == 100_000
-    assert isinstance(run.rep, Orig) and isinstance(Experiment("4x5", "dual").run().rep, Dual)
+    assert isinstance(run.rep, Orig) and isinstance(Experiment("4x5", "dual").to_run().rep, Dual)
     assert config.from_dict(config.to_dict(run)) == run
-    ids = {Experiment(size, rep).run().id for size in ("4x5", "4x6") for rep in lightsout.REPS}
+    ids = {Experiment(size, rep).to_run().id for size in ("4x5", "4x6") for rep in lightsout.REPS}
     assert len(ids) == 6
 
 
@@ -55,7 +55,7 @@ def test_ideal_views_hold_distances():
 def solved(tmp_path_factory):
     """A 3x3 board solved by a small network, two seeds."""
     out = tmp_path_factory.mktemp("lightsout") / "run"
-    run = Experiment("3x3", "ideal", seeds=(0, 1), steps=2500, scaling="standardised").run(**SMALL)
+    run = Experiment("3x3", "ideal", seeds=(0, 1), steps=2500, scaling="standardised").to_run(**SMALL)
     return lightsout.train(run, out, trajectories=1000, quiet=True)
 
 
@@ -93,7 +93,7 @@ def test_running_again_finds_it_complete_and_other_data_are_refused(solved):
 
 def test_learned_dual_trains_under_dqn(tmp_path, quick_compile):
     options = SMALL | {"rep.hidden": [16], "rep.dim": 8, "algo.hidden": [16]}
-    run = Experiment("3x3", "dual", seeds=(0,), steps=4).run(**options)
+    run = Experiment("3x3", "dual", seeds=(0,), steps=4).to_run(**options)
     out = lightsout.train(run, tmp_path / "run", trajectories=50, quiet=True)
     assert np.isfinite([row["rep/loss"] for row in directory.inspect(out).metrics]).all()
 
@@ -122,23 +122,23 @@ def test_experiment_takes_every_open_choice(asked):
 def test_a_cell_of_the_figure_is_the_default_experiment():
     for size in ("4x5", "4x6"):
         for column, rep in (("orig", "orig"), ("dual", "ideal")):
-            assert lightsout.configure(f"lightsout-{size}", column, "dqn") == Experiment(size, rep).run()
+            assert lightsout.configure(f"lightsout-{size}", column, "dqn") == Experiment(size, rep).to_run()
     assert lightsout.configure("lightsout-4x5", "orig", "dqn", steps=1000).eval_every == 100
 
 
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (lambda: Experiment("4x5", "vib").run(), "orig, ideal, dual"),
-        (lambda: Experiment("0x3", "orig").run(), "at least 1"),
-        (lambda: Experiment("five", "orig").run(), "ROWSxCOLUMNS"),
-        (lambda: Experiment("5x6", "orig").run(), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
-        (lambda: Experiment("4x5", "ideal", scaling="log").run(), "unknown scaling 'log'"),
-        (lambda: Experiment("4x5", "orig").run(colour=1), "colour"),
+        (lambda: Experiment("4x5", "vib").to_run(), "orig, ideal, dual"),
+        (lambda: Experiment("0x3", "orig").to_run(), "at least 1"),
+        (lambda: Experiment("five", "orig").to_run(), "ROWSxCOLUMNS"),
+        (lambda: Experiment("5x6", "orig").to_run(), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
+        (lambda: Experiment("4x5", "ideal", scaling="log").to_run(), "unknown scaling 'log'"),
+        (lambda: Experiment("4x5", "orig").to_run(colour=1), "colour"),
         (lambda: View.parse("lightsout-4x5-deal"), "expected lightsout-ROWSxCOLUMNS"),
         (lambda: View(Puzzle(4, 4), True)(np.zeros(16)), "rank 12 of 16"),
-        (lambda: lightsout.train(Experiment("4x5").run(goal_noise=0.1), "x"), "without noise"),
-        (lambda: lightsout.train(Experiment("4x5").run(), "x", trajectories=0), "at least 1"),
+        (lambda: lightsout.train(Experiment("4x5").to_run(goal_noise=0.1), "x"), "without noise"),
+        (lambda: lightsout.train(Experiment("4x5").to_run(), "x", trajectories=0), "at least 1"),
     ],
 )
 def test_bad_input_says_what_is_possible(use, words):

@@ -30,10 +30,9 @@ class Experiment:
     # Options that the paper leaves open are A1 to A4, A9 and A10 of the method.
 
     size: str = "4x5"
-    """Board, rows x columns: 3x3, 4x5 or 4x6."""
+    """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6."""
     rep: Literal["orig", "ideal", "dual"] = "ideal"
-    """What the agent sees: bits (orig), exact distances from 64 boards (ideal, the paper's), or a learned
-    representation (dual)."""
+    """orig: the bits. ideal: exact distances from 64 boards, as in the paper. dual: a learned representation."""
     seeds: tuple[int, ...] = (0, 1, 2, 3)
     """Training seeds."""
     steps: int = 1_000_000
@@ -43,21 +42,21 @@ class Experiment:
     hidden: tuple[int, ...] = (1024, 1024, 1024, 1024)
     """Widths of the hidden layers."""
     lr: float = 1e-4
-    """Learning rate."""
+    """Adam's learning rate."""
     tau: float = 0.005
-    """Update rate of the target network."""
+    """How fast the target network follows: its share of the new parameters at every step."""
     eval_every: int | None = None
     """Steps between evaluations; default: a tenth of the steps."""
     scaling: Literal["raw", "standardised"] = "raw"
-    """Distances as they are, or scaled to mean 0 and variance 1."""
+    """Exact distances as they are, or shifted and scaled to mean 0 and variance 1."""
     network: Literal["heads", "onehot"] = "heads"
-    """One output per action, or the action as a one-hot input."""
+    """heads: one output per action. onehot: the action is an input."""
     double: bool = False
     """Use double DQN."""
     loss: Literal["squared", "huber"] = "squared"
     """Loss of the temporal-difference error."""
     reached_by: Literal["state", "row"] = "state"
-    """A goal counts as reached when the board is equal, or only when it is the same row of the data."""
+    """When a sampled goal counts as reached. state: the boards are equal. row: it is the same row of the data."""
     precision: Precision = "auto"
     """Arithmetic of matrix products; auto: bf16 on a GPU that computes in it, else float32."""
     trajectories: int = 40_000
@@ -69,7 +68,7 @@ class Experiment:
     anchor_seed: int = 0
     """Seed of the 64 boards from which distances are measured."""
 
-    def run(self, **overrides: Any) -> config.Run:
+    def to_run(self, **overrides: Any) -> config.Run:
         """The configuration of the run.
 
         `overrides` are fields of `Run`, or options of a part by dotted names such as "algo.double".
@@ -115,7 +114,7 @@ class Experiment:
 
     def train(self, out: str | Path, *, quiet: bool = False) -> Path:
         """Train into the run directory `out`, or resume the run there."""
-        return train(self.run(), out, self.trajectories, self.length, self.data_seed, quiet=quiet)
+        return train(self.to_run(), out, self.trajectories, self.length, self.data_seed, quiet=quiet)
 
 
 def configure(task: str, rep: str, algo: str, **options: Any) -> config.Run:
@@ -125,7 +124,7 @@ def configure(task: str, rep: str, algo: str, **options: Any) -> config.Run:
         "ideal" if rep == "dual" else "orig",
         steps=options.get("steps", Experiment.steps),  # which also sets the number of steps between evaluations
     )
-    return experiment.run(**options)
+    return experiment.to_run(**options)
 
 
 def train(
@@ -137,7 +136,7 @@ def train(
     *,
     quiet: bool = False,
 ) -> Path:
-    """Train a run of `Experiment.run` into `out`, or resume it. A3: one dataset of random presses for all seeds."""
+    """Train a run of `Experiment.to_run` into `out`, or resume it. A3: one dataset of random presses for all seeds."""
     from dualgoal import machine
     from dualgoal.collect.lightsout import view_dataset
     from dualgoal.envs.lightsout import View
