@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dualgoal import errors
-from dualgoal.paper import page, reproduce, tables
+from dualgoal.paper import reproduce, results_page, tables
 from dualgoal.runs import config, directory
 from run_files import rows, write_run
 
@@ -163,4 +163,4 @@ def test_lights_out_for_real_from_runs_to_the_figure(tmp_path, quick_compile):
     assert (line.cells["dual"].measured.seeds, line.cells["dual"].measured.steps) == (2, 20)
     assert [job.status for job in reproduce.plan("lightsout", out=tmp_path, **small)] == ["finished"]
     # Networks of width 8 are not the paper's: such runs are no cells of its tables.
-    assert page.collect(tmp_path, tmp_path / "results", quiet) == []
+    assert results_page.collect(tmp_path, tmp_path / "results", quiet) == []

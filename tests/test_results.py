@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from dualgoal.paper import page, row_files, settings, tables
+from dualgoal.paper import results_page, row_files, settings, tables
 from dualgoal.runs import config
 from run_files import rows, write_run
 
@@ -25,7 +25,7 @@ def test_from_runs_to_the_page(tmp_path):
     (runs / "d" / "config.json").write_text("{broken")
     (folder / "text").mkdir(parents=True)
     (folder / "text" / "state_gcivl.md").write_text("Dual is far ahead, as in the paper.\n")
-    built = page.write_page(folder, tmp_path / "docs" / "results.md", [runs], said.append).read_text()
+    built = results_page.write_page(folder, tmp_path / "docs" / "results.md", [runs], said.append).read_text()
     names = sorted(p.relative_to(folder).as_posix() for p in folder.glob("*/*.json"))
     assert names == [
         "noise/cube-single-play-v0.dual.1000.json",
@@ -41,17 +41,17 @@ def test_from_runs_to_the_page(tmp_path):
     assert "Dual minus Orig on cube-single-play-v0: +40.0 points after 1,000 steps" in built
     assert "| Dual loses less than Orig when goals are noisy | a figure, no published numbers | so far holds:" in built
     assert any("not a run of the paper's tables" in line for line in said) and any("not JSON" in line for line in said)
-    assert built == page.build(folder)
+    assert built == results_page.build(folder)
     pictures = sorted(p.name for p in (tmp_path / "docs" / "figures").iterdir())
     assert pictures == ["noise.svg", "state_gcivl.svg"] and all(f"(figures/{name})" in built for name in pictures)
     first = (tmp_path / "docs" / "figures" / "noise.svg").read_bytes()
-    page.write_page(folder, tmp_path / "docs" / "results.md")
+    results_page.write_page(folder, tmp_path / "docs" / "results.md")
     assert (tmp_path / "docs" / "figures" / "noise.svg").read_bytes() == first
 
 
 def test_row_files_keep_no_folder_of_this_machine(tmp_path):
     make(tmp_path / "runs" / "a", settings.preset("scene-play-v0", "dual", "crl", **RUN), 9)
-    path = page.collect(tmp_path / "runs", tmp_path / "results")[0]
+    path = results_page.collect(tmp_path / "runs", tmp_path / "results")[0]
     assert "private" not in path.read_text() and row_files.load(path).settings["dataset"]["file"] == "x.npz"
 
 
@@ -63,7 +63,7 @@ def test_a_bad_run_costs_only_itself(tmp_path):
         file.write('{"seed": "none"}\n')
     content = json.loads((tmp_path / "runs" / "config" / "config.json").read_text())
     (tmp_path / "runs" / "config" / "config.json").write_text(json.dumps(content | {"run": {"task": 7, "rep": []}}))
-    names = [path.name for path in page.collect(tmp_path / "runs", tmp_path / "results", said.append)]
+    names = [path.name for path in results_page.collect(tmp_path / "runs", tmp_path / "results", said.append)]
     assert names == ["scene-play-v0.dual.1000.json"] and len(said) == 2
     assert "config: left out: " in said[0] and "rows: left out: " in said[1] and "line 101: " in said[1]
 
@@ -71,15 +71,15 @@ def test_a_bad_run_costs_only_itself(tmp_path):
 def test_lights_out_runs_are_found_under_both_views(tmp_path):
     for cell in tables.expand("lightsout", tasks=["lightsout-4x5"], seeds=(0, 1), steps=1000):
         make(tmp_path / "runs" / cell.column, config.from_dict(cell.config), 4)
-    names = [path.name for path in page.collect(tmp_path / "runs", tmp_path / "results")]
+    names = [path.name for path in results_page.collect(tmp_path / "runs", tmp_path / "results")]
     assert names == ["lightsout-4x5.dual.1000.json", "lightsout-4x5.orig.1000.json"]
 
 
 def test_the_committed_page_is_built_from_the_committed_rows():
     root = Path(__file__).parent.parent
-    assert (root / "docs" / "results.md").read_text() == page.build(root / "results")
+    assert (root / "docs" / "results.md").read_text() == results_page.build(root / "results")
 
 
 def test_without_any_row_file_everything_is_not_run(tmp_path):
-    built = page.build(tmp_path)
+    built = results_page.build(tmp_path)
     assert built.count("Not run") == 9 and "average" in built

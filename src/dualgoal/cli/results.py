@@ -146,6 +146,6 @@ class Results(Verb):
     """The page to write."""
 
     def run(self) -> None:
-        from dualgoal.paper import page
+        from dualgoal.paper import results_page
 
-        print(page.write_page(self.folder, self.out, self.runs))
+        print(results_page.write_page(self.folder, self.out, self.runs))

@@ -13,8 +13,7 @@ from typing import Any
 
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
-from dualgoal.paper import claims, comparison, reproduce, row_files, tables
-from dualgoal.paper import page as results_page
+from dualgoal.paper import claims, comparison, reproduce, results_page, row_files, tables
 from dualgoal.report import distances, reader, sections
 from dualgoal.report.html import Markup, data, join, tag
 from dualgoal.report.reader import RunView
