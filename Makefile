@@ -4,12 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: help demo test lint types unit clean
+.PHONY: help demo test lint types unit docs format clean
 
 help:
-	@echo "make demo   train Dual + GCIVL beside Orig + GCIVL on a small maze and write demo/report.html"
-	@echo "make test   lint, types and all tests"
-	@echo "make clean  remove the environment, the demo and caches"
+	@echo "make demo    train Dual + GCIVL and Orig + GCIVL on a small maze and write demo/report.html"
+	@echo "make test    check style and types, then run all tests (they build the documentation too)"
+	@echo "make lint    check style: ruff's rules and its formatting"
+	@echo "make types   check types with mypy"
+	@echo "make unit    run the tests; JOBS=4 for four processes"
+	@echo "make format  format the code and fix what ruff can fix"
+	@echo "make docs    build the documentation site into site/"
+	@echo "make clean   remove the virtual environment, the demo, the site and caches"
 
 $(BIN)/.ready: pyproject.toml
 	@echo "building $(VENV) ..."
@@ -24,6 +29,7 @@ test: lint types unit
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check --quiet src tests tools
+	$(BIN)/ruff format --check --quiet src tests tools
 
 types: $(BIN)/.ready
 	$(BIN)/mypy
@@ -31,5 +37,13 @@ types: $(BIN)/.ready
 unit: $(BIN)/.ready
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder tests
 
+format: $(BIN)/.ready
+	$(BIN)/ruff check --fix src tests tools
+	$(BIN)/ruff format src tests tools
+
+# Material announces its future on every build unless told not to; that is no warning about these pages.
+docs: $(BIN)/.ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
+
 clean:
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache src/*.egg-info
+	rm -rf $(VENV) demo site build dist .pytest_cache .mypy_cache .ruff_cache src/*.egg-info

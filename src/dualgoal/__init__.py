@@ -1,20 +1,44 @@
-"""dualgoal: offline goal-conditioned reinforcement learning with dual goal representations."""
+"""dualgoal: offline goal-conditioned reinforcement learning with dual goal representations.
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+The method is from *Dual Goal Representations* by Seohong Park, Deepinder Mann and Sergey Levine (ICLR 2026,
+arXiv 2510.06714). The names below are the public interface; they are imported when they are first used, so that
+`import dualgoal` takes no time and does not start JAX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dualgoal.runs.policy import Policy
+    from dualgoal.agent import Agent
+    from dualgoal.algos import ALGOS
+    from dualgoal.data.dataset import Dataset
+    from dualgoal.errors import UserError
+    from dualgoal.interface import Algorithm, Representation
+    from dualgoal.paper.settings import preset
+    from dualgoal.reps import REPS
+    from dualgoal.runs.config import Run
+    from dualgoal.runs.evaluation import evaluate
+    from dualgoal.runs.policy import Policy, load
+    from dualgoal.runs.training import train
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load"]
+__all__ = [
+    "ALGOS", "REPS", "Agent", "Algorithm", "Dataset", "Policy", "Representation", "Run", "UserError", "__version__",
+    "evaluate", "load", "preset", "train",
+]  # fmt: skip
+
+_HOMES = {
+    "preset": "paper.settings", "train": "runs.training", "evaluate": "runs.evaluation", "load": "runs.policy",
+    "Run": "runs.config", "Policy": "runs.policy", "Dataset": "data.dataset", "Agent": "agent",
+    "Representation": "interface", "Algorithm": "interface", "REPS": "reps", "ALGOS": "algos", "UserError": "errors",
+}  # fmt: skip
 
 
-def load(run: "str | Path", seed: int | None = None, step: int | None = None) -> "Policy":
-    """The policy of a run directory: `act(obs, goal)`, `encode(goal)`, `distance(obs, goal)`, `rollout(env, task)`.
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dualgoal' has no attribute '{name}'")
+    return getattr(import_module(f"dualgoal.{_HOMES[name]}"), name)
 
-    `seed` is a training seed (default: the run's first), `step` a checkpoint (default: the newest that is intact).
-    """
-    from dualgoal.runs import policy
 
-    return policy.load(run, seed, step)
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,55 @@
+"""The public names: few, imported when first used, documented, and with examples that are right."""
+
+import ast
+import doctest
+import inspect
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+
+import dualgoal
+
+NAMES = sorted(set(dualgoal.__all__) - {"__version__"})
+
+
+def test_importing_is_quick_and_starts_nothing():
+    code = "import sys, time; t = time.perf_counter(); import dualgoal; t = time.perf_counter() - t\n"
+    code += "assert 'jax' not in sys.modules and 'numpy' not in sys.modules; print(t)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 0.2
+
+
+def test_every_name_is_found_and_known_to_type_checkers():
+    tree = ast.parse(Path(inspect.getfile(dualgoal)).read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    declared = {f"{line.module}.{name.name}" for line in block.body for name in line.names}
+    homes = {f"dualgoal.{module}.{name}" for name, module in dualgoal._HOMES.items()}
+    assert declared == homes and {home.rsplit(".", 1)[1] for home in homes} == set(NAMES)
+    assert all(getattr(dualgoal, name) is not None for name in NAMES) and set(NAMES) < set(dir(dualgoal))
+
+
+def test_other_names_are_refused():
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        dualgoal.trian  # noqa: B018
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.isupper()])
+def test_every_name_is_documented_and_its_examples_are_right(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    thing = getattr(dualgoal, name)
+    assert inspect.getdoc(thing)
+    names = {**vars(inspect.getmodule(thing)), "dualgoal": dualgoal}
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    for example in doctest.DocTestFinder(recurse=False).find(thing, name, globs=names):
+        report: list[str] = []
+        failed, _ = doctest.DocTestRunner(optionflags=flags).run(example, out=report.append)
+        assert not failed, "".join(report)
+
+
+def test_annotations_of_the_functions_resolve():
+    for name in ("load", "train", "evaluate", "preset"):
+        assert typing.get_type_hints(getattr(dualgoal, name))["return"] is not type(None)
