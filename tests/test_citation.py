@@ -6,6 +6,8 @@ from pathlib import Path
 
 import yaml
 
+import dualgoal
+
 ROOT = Path(__file__).parents[1]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 PAPER = CITATION["preferred-citation"]
@@ -19,7 +21,7 @@ def test_the_file_has_what_the_format_requires():
 
 def test_its_version_is_the_package_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert str(CITATION["version"]) == project["version"]
+    assert str(CITATION["version"]) == dualgoal.__version__
     assert CITATION["license"] == project["license"]
 
 
