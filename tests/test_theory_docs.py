@@ -15,6 +15,6 @@ def test_the_page_runs():
     assert np.abs(finite["achieved"] - finite["values"]).max() < 1e-10
     exec(blocks[1], puzzle)
     assert (puzzle["table"] == puzzle["same"]).all()
-    distances = puzzle["lightsout"].distance(puzzle["puzzle"], puzzle["starts"], puzzle["goals"])
+    distances = puzzle["lightsout_puzzle"].distance(puzzle["puzzle"], puzzle["starts"], puzzle["goals"])
     assert distances.tolist() == [4, 10, 14, 16, 20]
     assert len(blocks) == 2
