@@ -15,10 +15,7 @@ from dualgoal import interface
 from dualgoal.agent import Agent
 from dualgoal.reps import REPS
 
-pytestmark = [
-    pytest.mark.usefixtures("quick_compile"),
-    pytest.mark.skipif(not hasattr(interface, "Role"), reason="the page describes the interface with roles"),
-]
+pytestmark = pytest.mark.usefixtures("quick_compile")
 PAGE = Path(__file__).parents[1] / "docs" / "new_algorithm.md"
 
 

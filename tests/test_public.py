@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import dualgoal
+import pages
+from tiny import make_data
 
 NAMES = sorted(set(dualgoal.__all__) - {"__version__"})
 
@@ -48,6 +50,21 @@ def test_every_name_is_documented_and_its_examples_are_right(name, tmp_path, mon
         report: list[str] = []
         failed, _ = doctest.DocTestRunner(optionflags=flags).run(example, out=report.append)
         assert not failed, "".join(report)
+
+
+def test_the_examples_of_the_api_page_run(tmp_path, monkeypatch, capsys, quick_compile):
+    make_data(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
+    names, blocks = {}, pages.blocks((pages.ROOT / "docs" / "api.md").read_text())
+    for _, block in blocks:
+        exec(block, names)
+    assert len(names["rows"]) == 5 and names["z"].shape == (8,) and names["steps"].shape == (5,)
+    said = capsys.readouterr().out
+    assert "2 [0 3] [2 5]" in said and "did you mean 'cube-single-play-v0'?" in said
+    used = " ".join(block for _, block in blocks)
+    shown = [name for name in NAMES if f"dualgoal.{name}" in used or ">>> " in (getattr(dualgoal, name).__doc__ or "")]
+    assert shown == NAMES or set(NAMES) - set(shown) == {"Run", "Policy"}  # results of preset and load
 
 
 def test_annotations_of_the_functions_resolve():
