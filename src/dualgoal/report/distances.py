@@ -36,10 +36,10 @@ def explore(
     goals: int = GOALS,
 ) -> Table:
     """Distances at a run's newest checkpoint as plain values, with coordinates and, in mazes, exact distances."""
-    from dualgoal.runs import policy as policies
+    from dualgoal.runs.policy import load
 
     path = Path(path)
-    policy = policies.load(path, seed)
+    policy = load(path, seed)
     if _pixels(policy):  # an image costs as much as a hundred vectors
         states, goals = min(states, PIXEL_STATES), min(goals, PIXEL_GOALS)
     family = tasks.family(policy.run.task)
@@ -128,9 +128,9 @@ def _observations(
 
 
 def _from_data(place: str | Path, policy: Any, maze: Any, count: int, rng: np.random.Generator) -> np.ndarray:
-    from dualgoal.data import dataset as datasets
+    from dualgoal.data.dataset import load
 
-    dataset = datasets.load(place, policy.run.task)
+    dataset = load(place, policy.run.task)
     if dataset.observation_shape != policy.facts.sizes.observation_shape:
         raise UserError(f"{place}: observations are {dataset.observation_shape}, not the run's; give the run's --data")
     rows = np.sort(rng.choice(dataset.rows, size=min(dataset.rows, 10 * count if maze else count), replace=False))

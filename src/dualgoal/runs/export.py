@@ -14,7 +14,7 @@ import numpy as np
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.interface import Algorithm, Representation
-from dualgoal.nets import heads as nets
+from dualgoal.nets.heads import Actor, Bottleneck, Dense, Embedding, Flow
 from dualgoal.runs import checkpoint, config, policy, trees
 
 FORMAT = "dualgoal-policy-1"
@@ -67,11 +67,11 @@ def _goal(rep: Representation, rep_nets: Any) -> tuple[Arrays, dict[str, Any]]:
     if not rep.learned:
         return {}, {"kind": "identity"}
     net = getattr(rep_nets, rep.goal_network) if rep.goal_network else None
-    if isinstance(net, nets.Bottleneck):
+    if isinstance(net, Bottleneck):
         heads = {f"goal/{name}": _linear(head) for name, head in (("mean", net.mean), ("log_std", net.log_std))}
         flat = {f"{name}/{part}": array for name, layer in heads.items() for part, array in layer.items()}
         return _stack("goal", net.trunk) | flat, {"kind": "bottleneck"}
-    if isinstance(net, nets.Embedding):
+    if isinstance(net, Embedding):
         members = net.mlp.layers[0].w.shape[0] if net.mlp.layers[0].w.ndim == 3 else None
         return _stack("goal", net.mlp), {"kind": "mlp", "members": members}
     return {f"goal/{name}": leaf for name, leaf in trees.to_host(rep_nets).items()}, {"kind": "other"}
@@ -80,9 +80,9 @@ def _goal(rep: Representation, rep_nets: Any) -> tuple[Arrays, dict[str, Any]]:
 def _actor(algo: Algorithm, algo_nets: Any) -> tuple[Arrays, dict[str, Any]]:
     """The network that turns a state and z into an action, as far as the algorithm says that there is one."""
     net = getattr(algo_nets, algo.policy_network) if algo.policy_network else None
-    if isinstance(net, nets.Actor):
+    if isinstance(net, Actor):
         return _stack("policy", net.mlp, net.head) | _fusion(net), {"kind": "gaussian"}
-    if isinstance(net, nets.Flow):
+    if isinstance(net, Flow):
         return _stack("policy", net.mlp) | _fusion(net), {"kind": "flow"}
     return {f"policy/{name}": leaf for name, leaf in trees.to_host(algo_nets).items()}, {"kind": "other"}
 
@@ -97,7 +97,7 @@ def _stack(prefix: str, mlp: Any, *more: Any) -> Arrays:
     out: Arrays = {}
     for n, layer in enumerate((*mlp.layers, *more)):
         parts = _linear(layer)
-        if isinstance(layer, nets.Dense):
+        if isinstance(layer, Dense):
             parts |= {"scale": np.asarray(layer.scale), "offset": np.asarray(layer.offset)}
         out |= {f"{prefix}/{n}/{part}": array for part, array in parts.items()}
     return out
