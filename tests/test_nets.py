@@ -110,6 +110,20 @@ def test_shapes_of_the_heads():
     assert shape(lambda: heads.Embedding(key, (5,), 6, (8,), SPEC, members=None), s) == (4, 6)
 
 
+def test_an_actor_may_have_another_number_of_outputs():
+    s, z = jnp.ones((4, 5)), jnp.ones((4, 5))
+    assert heads.Actor(random.key(0), SPEC, (8,))(s, z).shape == (4, SPEC.action_dim)
+    assert heads.Actor(random.key(0), SPEC, (8,), outputs=6)(s, z).shape == (4, 6)
+
+
+def test_a_pair_of_values_is_two_values():
+    value = heads.Value(random.key(0), SPEC, (8,))
+    s, z, next_s, next_z = random.normal(random.key(1), (4, 3, 5))
+    v, v_next = value.pair(s, z, next_s, next_z)
+    np.testing.assert_allclose(v, value(s, z), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(v_next, value(next_s, next_z), rtol=1e-5, atol=1e-6)
+
+
 def test_an_embedding_hands_on_the_average_of_its_members():
     embedding, s = heads.Embedding(random.key(0), (5,), 6, (8,), SPEC), jnp.ones((4, 5))
     np.testing.assert_allclose(embedding.mean(s), np.asarray(embedding(s)).mean(axis=0), rtol=1e-5)
