@@ -34,6 +34,8 @@ class LightsOut(Experiment, Verb):
 
     out: Path
     """Run directory."""
+    eval_every: Annotated[int | None, unset("a tenth of the steps", "INT")] = None
+    """Steps between evaluations."""
     pairs: bool = False
     """After training, also try all pairs of boards (up to 12 buttons)."""
     quiet: bool = False

@@ -9,11 +9,13 @@ boards is applied to states and goals before the agent, which then uses `orig`; 
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dualgoal.errors import UserError, unknown
-from dualgoal.runs import config
-from dualgoal.runs.config import Precision
+from dualgoal.machine import PrecisionOption
+
+if TYPE_CHECKING:  # importing it at once would load JAX for every --help
+    from dualgoal.runs.config import Run
 
 REPS = ("orig", "ideal", "dual")
 EPISODES = 15  # per evaluation goal
@@ -46,7 +48,7 @@ class Experiment:
     tau: float = 0.005
     """How fast the target network follows: its share of the new parameters at every step."""
     eval_every: int | None = None
-    """Steps between evaluations; default: a tenth of the steps."""
+    """Steps between evaluations; None: a tenth of the steps."""
     scaling: Literal["raw", "standardised"] = "raw"
     """Exact distances as they are, or shifted and scaled to mean 0 and variance 1."""
     network: Literal["heads", "onehot"] = "heads"
@@ -57,8 +59,8 @@ class Experiment:
     """Loss of the temporal-difference error."""
     reached_by: Literal["state", "row"] = "state"
     """When a sampled goal counts as reached. state: the boards are equal. row: it is the same row of the data."""
-    precision: Precision = "auto"
-    """Arithmetic of matrix products; auto: bf16 on a GPU that computes in it, else float32."""
+    precision: PrecisionOption = "auto"
+    """Precision of matrix products. auto: bf16 on a GPU that supports it, else float32."""
     trajectories: int = 40_000
     """Episodes of random presses in the data."""
     length: int = 25
@@ -68,11 +70,13 @@ class Experiment:
     anchor_seed: int = 0
     """Seed of the 64 boards from which distances are measured."""
 
-    def to_run(self, **overrides: Any) -> config.Run:
+    def to_run(self, **overrides: Any) -> "Run":
         """The configuration of the run.
 
         `overrides` are fields of `Run`, or options of a part by dotted names such as "algo.double".
         """
+        from dualgoal.runs import config
+
         if self.rep not in REPS:
             raise unknown("representation for Lights Out", self.rep, REPS)
         every = self.eval_every or max(1, self.steps // 10)
@@ -117,7 +121,7 @@ class Experiment:
         return train(self.to_run(), out, self.trajectories, self.length, self.data_seed, quiet=quiet)
 
 
-def configure(task: str, rep: str, algo: str, **options: Any) -> config.Run:
+def configure(task: str, rep: str, algo: str, **options: Any) -> "Run":
     """The run of a cell of the Lights Out figure. Its Dual is the exact map, not a learned one (section 1.7)."""
     experiment = Experiment(
         task.removeprefix("lightsout-"),
@@ -128,7 +132,7 @@ def configure(task: str, rep: str, algo: str, **options: Any) -> config.Run:
 
 
 def train(
-    run: config.Run,
+    run: "Run",
     out: str | Path,
     trajectories: int = Experiment.trajectories,
     length: int = Experiment.length,
