@@ -64,7 +64,7 @@ def test_the_examples_of_the_api_page_run(tmp_path, monkeypatch, capsys, quick_c
     assert "2 [0 3] [2 5]" in said and "did you mean 'cube-single-play-v0'?" in said
     used = " ".join(block for _, block in blocks)
     shown = [name for name in NAMES if f"dualgoal.{name}" in used or ">>> " in (getattr(dualgoal, name).__doc__ or "")]
-    assert shown == NAMES or set(NAMES) - set(shown) == {"Run", "Policy"}  # results of preset and load
+    assert shown == NAMES
 
 
 def test_annotations_of_the_functions_resolve():

@@ -5,7 +5,12 @@ from difflib import get_close_matches
 
 
 class UserError(ValueError):
-    """Bad input, an unusable file, a missing part. The command line prints the message and exits with 2."""
+    """Bad input, an unusable file, a missing part. The command line prints the message and exits with 2.
+
+    >>> raise UserError("data.npz: 'terminals' has no episode end; expected at least one True")
+    Traceback (most recent call last):
+    dualgoal.errors.UserError: data.npz: 'terminals' has no episode end; expected at least one True
+    """
 
     def __init__(self, message: str) -> None:
         # A message may quote what a file or a user says, line breaks and all.

@@ -25,7 +25,13 @@ MAP_ABOVE = 256 << 20  # image arrays larger than this many bytes are memory-map
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows of all episodes, one after the other. `terminals` is raw: True on the last row of each episode."""
+    """Rows of all episodes, one after the other. `terminals` is True on the last row of each episode.
+
+    >>> ends = np.array([False, False, True, False, True])
+    >>> data = Dataset(np.zeros((5, 3), np.float32), np.zeros((5, 2), np.float32), ends)
+    >>> data.episodes, data.starts.tolist(), data.ends.tolist()
+    (2, [0, 3], [2, 4])
+    """
 
     observations: np.ndarray  # (T, D) float32 or (T, H, W, C) uint8
     actions: np.ndarray  # (T, A) float32, or (T,) int32 when discrete

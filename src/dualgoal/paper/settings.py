@@ -72,6 +72,10 @@ def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides
 
     Overrides are fields of `Run`, and `rep.*` / `algo.*` for options of the parts: `preset("scene-play-v0", "dual",
     "gcivl", steps=1000, **{"rep.dim": 64})`. Fewer steps keep the number of evaluations.
+
+    >>> run = preset("cube-single-play-v0", "dual", "gcivl", steps=200_000, seeds=(0, 1))
+    >>> run.rep.expectile, run.discount, run.eval_every
+    (0.7, 0.99, 20000)
     """
     _known(rep, algo, source)
     line = tasks.get(task)

@@ -27,7 +27,13 @@ INERT = frozenset({"save_every"})
 
 @dataclass(frozen=True)
 class Run:
-    """One task, one representation, one algorithm, several seeds."""
+    """One task, one representation, one algorithm, several seeds.
+
+    >>> from dualgoal.algos import GCIVL
+    >>> from dualgoal.reps import Dual
+    >>> Run("scene-play-v0", Dual(), GCIVL(), steps=300, eval_every=100).eval_steps
+    (100, 200, 300)
+    """
 
     task: str
     """OGBench dataset name, for instance cube-single-play-v0."""
