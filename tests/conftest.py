@@ -29,7 +29,19 @@ settings.register_profile("same", derandomize=True)
 settings.load_profile("same")
 
 STRICT = [*CHECKED, "encoders", "pooling", "augment", "pairs", "seeds", "parity", "grid", "new_representation"]
-LONGEST = ["pairs", "train", "grid", "seeds", "agent", "readme", "bench", "evaluate", "lightsout_experiment"]
+LONGEST = [
+    "pairs",
+    "train",
+    "grid",
+    "seeds",
+    "agent",
+    "readme",
+    "bench",
+    "evaluate",
+    "lightsout_experiment",
+    "tutorial",
+    "public",
+]
 
 
 def pytest_collection_modifyitems(items):

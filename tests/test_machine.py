@@ -72,8 +72,8 @@ def test_seeds_of_lights_out_have_a_core_each_too(tmp_path):
     code = f"""
         import jax
         from dualgoal.paper import lightsout
-        small = dict(seeds=(0, 1), steps=1, batch_size=8, hidden=(8,), trajectories=20, quiet=True)
-        lightsout.experiment({str(tmp_path)!r} + "/run", "3x3", "orig", **small)
+        small = dict(seeds=(0, 1), steps=1, batch_size=8, hidden=(8,), trajectories=20)
+        lightsout.Experiment("3x3", "orig", **small).train({str(tmp_path)!r} + "/run", quiet=True)
         print(jax.device_count())
     """
     env = {**os.environ, "JAX_PLATFORMS": "cpu"}
