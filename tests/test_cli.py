@@ -49,6 +49,14 @@ def test_usage_names_every_verb_and_imports_nothing_heavy():
     assert heavy == "[]" and all(any(f"  {verb} " in line for line in usage) for verb in VERBS)
 
 
+def test_help_comes_without_jax():
+    code = "import sys; from dualgoal.cli.main import VERBS, main; "
+    code += "[main([*verb.split(), '--help']) for verb in VERBS if verb != 'train']; "  # whose options parts decide
+    code += "print([m for m in ('jax', 'mujoco', 'matplotlib', 'imageio') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_the_package_imports_at_once_and_without_jax():
     code = "import sys, time; began = time.process_time(); import dualgoal; took = time.process_time() - began; "
     code += "print(took < 0.2, 'jax' in sys.modules)"
@@ -347,9 +355,8 @@ def test_output_on_a_full_disk_is_not_a_success():
     assert done.returncode == 2 and done.stderr == "dualgoal: output was lost: No space left on device\n"
 
 
-def interruptible():
-    """A program that is started in the background by a shell ignores Ctrl-C, and so would those that it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+# A shell that starts a program in the background lets it and all that it starts ignore Ctrl-C.
+INTERRUPTIBLE = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
 
 
 def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_lost():
@@ -372,16 +379,18 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_lost():
         sys.argv = ["dualgoal", "doctor"]
         sys.exit(main.main())
     """
-    words = [sys.executable, "-c", textwrap.dedent(code)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=15, preexec_fn=interruptible)
+    words = [sys.executable, "-c", INTERRUPTIBLE + textwrap.dedent(code)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=15)
     assert (done.returncode, done.stderr) == (130, "dualgoal: stopped: dualgoal doctor\n")
 
 
-@pytest.mark.parametrize("delay", [0.4, 0.9, 1.5])
+@pytest.mark.parametrize("delay", [0.3, 0.8, 1.3])
 def test_ctrl_c_while_starting_ends_with_one_line(tmp_path, delay):
-    command = [sys.executable, "-m", "dualgoal", *tiny_words(tmp_path)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    program = subprocess.Popen(command, **pipes, preexec_fn=interruptible)
+    words = [*flags(tiny_run(steps=10**6)), "--data", str(make_data(tmp_path / "data")), "--out", str(tmp_path / "run")]
+    code = INTERRUPTIBLE + "from dualgoal.cli.main import main; print('ready', flush=True); sys.exit(main())"
+    command = [sys.executable, "-c", code, *words]
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert program.stdout.readline() == "ready\n"
     time.sleep(delay)
     program.send_signal(signal.SIGINT)
     out, _ = program.communicate(timeout=60)

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb
-from dualgoal.paper import settings, stats
 from dualgoal.runs.rows import EvalRow
 
 TASK = "pointmaze-medium-navigate-v0"
@@ -43,6 +42,7 @@ class Demo(Verb):
 def run_demo(out: Path, *, workers: int | None = None, **changes: Any) -> Path:
     """Do everything below `out` and return the report. `changes` make it smaller, for tests."""
     from dualgoal.collect import generate
+    from dualgoal.paper import settings
     from dualgoal.report import page
     from dualgoal.runs import directory, evaluation, training
 
@@ -81,6 +81,8 @@ def summary(rows: dict[str, list[EvalRow]]) -> str:
 
 def interval(rows: Sequence[EvalRow]) -> tuple[float, float, float]:
     """Mean success in percent and its Wilson interval over all episodes."""
+    from dualgoal.paper import stats
+
     episodes, successes = sum(row.episodes for row in rows), sum(row.successes for row in rows)
     low, high = stats.wilson_interval(successes, episodes)
     return 100 * successes / episodes, 100 * low, 100 * high

@@ -4,14 +4,12 @@ import dataclasses
 import inspect
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from tyro.conf import Positional
 
 from dualgoal.cli.verb import Verb, show
-from dualgoal.envs import tasks
-from dualgoal.paper import settings, tables
 
 Entry = dict[str, Any]
 What = Literal["reps", "algos", "tasks", "tables"]
@@ -32,15 +30,31 @@ class List(Verb):
 
 def entries(what: What) -> list[Entry]:
     """One entry per name, as plain values."""
-    if what in ("reps", "algos"):
-        from dualgoal import registry  # and with it JAX, which tasks and tables do without
+    return {"reps": _reps, "algos": _algos, "tasks": _tasks, "tables": _tables}[what]()
 
-        return [_part(name, cls) for name, cls in (registry.reps() if what == "reps" else registry.algos()).items()]
-    if what == "tasks":
-        return [
-            dataclasses.asdict(task) | dataclasses.asdict(settings.task_settings(name))
-            for name, task in tasks.TASKS.items()
-        ]
+
+def _reps() -> list[Entry]:
+    from dualgoal import registry
+
+    return [_part(name, cls) for name, cls in registry.reps().items()]
+
+
+def _algos() -> list[Entry]:
+    from dualgoal import registry
+
+    return [_part(name, cls) for name, cls in registry.algos().items()]
+
+
+def _tasks() -> list[Entry]:
+    from dualgoal.envs import tasks
+    from dualgoal.paper import settings
+
+    return [asdict(task) | asdict(settings.task_settings(name)) for name, task in tasks.TASKS.items()]
+
+
+def _tables() -> list[Entry]:
+    from dualgoal.paper import tables
+
     return [
         {
             "name": table.name,
