@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from jax import random
 
+import dualgoal
 import small
 import tiny
 from dualgoal import registry
@@ -218,6 +219,11 @@ def test_outside_parts_train_resume_are_evaluated_export_and_report(tmp_path):
     (run / "checkpoints" / "step-000000020.json").unlink()
     assert "resum" in call(*train).lower() or "going on" in call(*train)
     assert {p.name: p.read_bytes() for p in (run / "checkpoints").glob("*.safetensors")} == before
+    policy = dualgoal.load(run)
+    with pytest.raises(UserError, match="Seen looks at the state"):
+        policy.encode(np.zeros(2))
+    assert policy.encode(np.zeros(2), np.ones(2)).shape == (4,)
+    assert policy.act(np.zeros(2), np.ones(2)).shape == (2,)
     call("eval", str(run), "--episodes", "1", "--json")
     call("export", str(run), "--out", str(tmp_path / "x.safetensors"))
     assert json.loads((tmp_path / "x.json").read_text())["rep"]["name"] == "far_parts:Seen"

@@ -97,11 +97,13 @@ class Policy:
         out = self._padded(self._act, obs, goal, ids, np.uint32(self._next(draw)), float(temperature))
         return out[0] if one else out
 
-    def encode(self, goal: Any, draw: int | None = None) -> np.ndarray:
-        """What the algorithm sees instead of the goal."""
-        goal, _, one = self._rows(goal, goal)
+    def encode(self, goal: Any, obs: Any = None, draw: int | None = None) -> np.ndarray:
+        """What the algorithm reads instead of the goal, as seen from `obs`; most representations need no `obs`."""
+        if obs is None and self.run.rep.looks_at_state:
+            raise UserError(f"{type(self.run.rep).__name__} looks at the state; give encode(goal, obs) the observation")
+        obs, goal, one = self._rows(goal if obs is None else obs, goal)
         ids = np.arange(len(goal), dtype=np.uint32)
-        out = self._padded(self._encode, goal, ids, np.uint32(self._next(draw)))
+        out = self._padded(self._encode, obs, goal, ids, np.uint32(self._next(draw)))
         return out[0] if one else out
 
     def distance(self, obs: Any, goal: Any) -> np.ndarray:
@@ -134,8 +136,9 @@ class Policy:
 
         return jax.vmap(one)(obs, goal, ids)
 
-    def _encode_rows(self, params: Any, goal: Array, ids: Array, draw: Array) -> Array:
-        return jax.vmap(lambda g, i: self.agent.encode(params, g[None], self._key(i, draw))[0])(goal, ids)
+    def _encode_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array) -> Array:
+        one = lambda o, g, i: self.agent.encode(params, g[None], self._key(i, draw), o[None])[0]
+        return jax.vmap(one)(obs, goal, ids)
 
     def _distance_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array) -> Array:
         one = lambda o, g, i: self.agent.distance(params, o[None], g[None], self._key(i, draw))[0]
