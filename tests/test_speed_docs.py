@@ -79,3 +79,9 @@ def test_precisions_compare_as_the_tool_says(tmp_path):
     (tmp_path / "moved.json").write_text(json.dumps(moved))
     with pytest.raises(UserError, match="no evaluation at the same step"):
         tool.lines(a, tmp_path / "moved.json")
+
+
+def test_the_run_on_a_loaded_machine_is_quoted_as_its_file_has_it():
+    rows = {row["seeds"]: row for row in json.loads((ROOT / "results" / "bench_dual_bf16_loaded.json").read_text())}
+    eight, one = (f"{rows[n]['ms_per_step_per_seed']:.3f}" for n in (8, 1))
+    assert f"{eight} ms per step and seed\nfor eight seeds and {one} ms for one" in PAGE
