@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -103,6 +104,11 @@ def test_running_again_resumes_or_says_that_it_is_complete(folder, tmp_path, cap
     before = record(tmp_path / "a")
     training.train(run, tmp_path / "a", data_path=folder)
     assert "complete (40 steps)" in capsys.readouterr().out and record(tmp_path / "a") == before
+    old, new = (directory.checkpoint_path(tmp_path / "a", step) for step in (40, 10))
+    for ending in (".safetensors", ".json"):  # as a process leaves it that was killed while it removed old checkpoints
+        shutil.copy(old.with_suffix(ending), new.with_suffix(ending))
+    training.train(run, tmp_path / "a", data_path=folder)
+    assert record(tmp_path / "a") == before
     with pytest.raises(UserError, match="another configuration .*lr: 0.0003 -> 0.001"):
         training.train(dataclasses.replace(run, lr=1e-3), tmp_path / "a", data_path=folder)
     with pytest.raises(UserError, match="trained on other data"):

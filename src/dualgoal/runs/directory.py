@@ -179,7 +179,7 @@ class Store:
         target = checkpoint_path(self.path, step)
         if step not in steps(self.path):
             checkpoint.write(target, arrays, step=step, run=self.run.id)
-        self._prune({*steps(self.path)[-KEEP_LAST:], *keep, step})
+        self.prune({*keep, step})
 
     def load(self, step: int, expected: Mapping[str, Shape]) -> Arrays:
         """The arrays of one checkpoint; raises `Damaged`."""
@@ -202,8 +202,10 @@ class Store:
         for later in [s for s in steps(self.path) if s > step]:
             self._remove(later)
 
-    def _prune(self, wanted: set[int]) -> None:
-        """By arrays, not by JSON: a process killed between the two removals leaves arrays that no JSON names."""
+    def prune(self, keep: Iterable[int] = ()) -> None:
+        """Drop the checkpoints that neither `keep` nor the last few need. By arrays, not by JSON: a process killed
+        between the two removals leaves arrays that no JSON names."""
+        wanted = {*steps(self.path)[-KEEP_LAST:], *keep}
         for step in set(_numbers(self.path, ".safetensors")) - wanted:
             self._remove(step)
 

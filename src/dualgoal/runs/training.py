@@ -102,6 +102,7 @@ def train(
         loop = TrainingLoop(policy.agent_for(run, dataclasses.asdict(facts.sizes)), run.seeds)
         start = resume.restore(record, loop, run, goals or 0)
         if start.step == run.steps and not start.evaluations:
+            record.prune(scored_steps(run, run.steps))
             say(f"{out}: complete ({run.steps:,} steps)")
             return out
         say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
@@ -164,6 +165,7 @@ class Session:
                 if interrupt.requested:
                     raise KeyboardInterrupt(self._how_to_resume(step))
                 time.sleep(0.05)
+        self.record.prune(scored_steps(self.run, step))  # also what a process killed while pruning left behind
 
     def _keep_schedule(self, step: int, state: State, training: Any, held_out: Any, rate: float) -> None:
         """What is due after `step`: log, then save, then evaluate what was saved."""
@@ -190,8 +192,8 @@ class Session:
             self._track(step, {f"{split}/{n}/seed-{row['seed']}": row[n] for n in names})
 
     def _save(self, step: int, state: State) -> None:
-        scored = [s for s in self.run.eval_steps if s <= step][-KEPT_EVALUATIONS:]
-        self.record.save(step, trees.to_host(state), keep={*scored, *self.evaluator.pending})
+        keep = {*scored_steps(self.run, step), *self.evaluator.pending}
+        self.record.save(step, trees.to_host(state), keep=keep)
 
     def _collect(self, at: int) -> None:
         pending = self.evaluator.pending
@@ -221,6 +223,11 @@ class Session:
 
     def _how_to_resume(self, step: int) -> str:
         return f"interrupted; step {step:,} is saved in {self.record.path}. To resume, run the same command again"
+
+
+def scored_steps(run: config.Run, step: int) -> list[int]:
+    """The evaluations up to `step` that a score averages; their checkpoints are kept."""
+    return [s for s in run.eval_steps if s <= step][-KEPT_EVALUATIONS:]
 
 
 class Interrupt:
