@@ -1,8 +1,8 @@
-"""Five pairs against a slow, literal reading of the method's formulas in NumPy and float64.
+"""Seven pairs against a slow, literal reading of the method's formulas in NumPy and float64.
 
-The functions below were written from sections 3 to 5, symbol by symbol, and share nothing with the package but the
-arrays of its networks. `now` are the parameters that are differentiated and `then` the same parameters where the method
-stops the gradient: equal values, but a central difference moves only `now`.
+The functions below were written from sections 3 to 5 and 14, symbol by symbol, and share nothing with the package but
+the arrays of its networks. `now` are the parameters that are differentiated and `then` the same parameters where the
+method stops the gradient: equal values, but a central difference moves only `now`.
 """
 
 import dataclasses
@@ -81,19 +81,42 @@ def softmax(x):
 # Section 5: the algorithms, given phi as a function of parameters and goals ------------------------------------------
 
 
-def gcivl(now, then, slow, b, z_now, z_then, z_actor, kappa=0.9, alpha=10.0):
+def implicit_value(now, slow, b, z_now, z_then, z_next, kappa):
+    """IVL; z_now and z_then are seen from s, z_next from s'."""
     g = b.draws["value"]
     r, m = g.success - 1, 1 - g.success
-    v_next, v_slow = members(slow.value, b.next_s, z_then), members(slow.value, b.s, z_then)
+    v_next, v_slow = members(slow.value, b.next_s, z_next), members(slow.value, b.s, z_then)
     v = members(now.value, b.s, z_now)
     advantage = r + GAMMA * m * np.minimum(*v_next) - 0.5 * (v_slow[0] + v_slow[1])
     value = 0.0
     for k in (0, 1):
         y = r + GAMMA * m * v_next[k]
         value += (weight(advantage, kappa) * (y - v[k]) ** 2).mean()
+    return value
+
+
+def gcivl(now, then, slow, b, z_now, z_then, z_actor, kappa=0.9, alpha=10.0):
+    value = implicit_value(now, slow, b, z_now, z_then, z_then, kappa)
     a = average(then.value, b.next_s, z_actor) - average(then.value, b.s, z_actor)
     actor = -(np.minimum(np.exp(alpha * a), 100.0) * log_pi(now.actor, b.s, z_actor, b.a)[1]).mean()
     return {"value/loss": value, "actor/loss": actor}
+
+
+def hiql(now, then, slow, b, z_now, z_then, kappa=0.7, alpha=3.0):
+    """z_now and z_then are functions of a goal's role and of the state it is seen from."""
+    way = b.draws["waypoint"].g  # as a state
+
+    def awr(a, log_prob):
+        return -(np.minimum(np.exp(alpha * a), 100.0) * log_prob).mean()
+
+    value = implicit_value(now, slow, b, z_now("value", b.s), z_then("value", b.s), z_then("value", b.next_s), kappa)
+    v = lambda s, role: average(then.value, s, z_then(role, s))
+    low = awr(v(b.next_s, "low") - v(b.s, "low"), log_pi(now.low, b.s, z_then("low", b.s), b.a)[1])
+    target = z_then("waypoint", b.s)
+    mean = mlp(now.high.mlp, np.concatenate([b.s, z_then("high", b.s)], axis=-1)) @ now.high.head.w + now.high.head.b
+    log_prob = -0.5 * ((target - mean) ** 2).sum(-1) - 0.5 * target.shape[-1] * np.log(2 * np.pi)
+    high = awr(v(way, "high") - v(b.s, "high"), log_prob)
+    return {"value/loss": value, "low/loss": low, "high/loss": high}
 
 
 def crl(now, then, slow, b, z_now, z_then, z_actor, alpha=0.1):
@@ -124,7 +147,7 @@ def gcfbc(now, b, z_now, x0, t):
 # Section 4: the representations, each with the algorithm it is joined to ---------------------------------------------
 
 
-def dual_gcivl(now, then, slow, b, noise, kappa=0.7):
+def dual_own(now, then, slow, b, kappa=0.7):
     g = drawn_by_rep(b)
     r, m = g.success - 1, 1 - g.success
 
@@ -136,9 +159,23 @@ def dual_gcivl(now, then, slow, b, noise, kappa=0.7):
     l_v = np.mean(0.5 * sum(weight(q_bar - v, kappa) * (q_bar - v) ** 2 for v in f(now.rep, b.s)))
     y = [r + GAMMA * m * v for v in f(then.rep, b.next_s)]
     l_q = np.mean(sum(0.5 * sum((q - y_e) ** 2 for y_e in y) for q in members(now.rep.critic, b.s, g.g, b.a)))
+    return {"rep/value_loss": l_v, "rep/critic_loss": l_q, "rep/loss": l_v + l_q}
+
+
+def dual_gcivl(now, then, slow, b, noise):
     phi = lambda role: average(then.rep.phi, b.draws[role].g)
     rest = gcivl(now.algo, then.algo, slow.algo, b, phi("value"), phi("value"), phi("actor"))
-    return {"rep/value_loss": l_v, "rep/critic_loss": l_q, "rep/loss": l_v + l_q, **rest}
+    return {**dual_own(now, then, slow, b), **rest}
+
+
+def dual_hiql(now, then, slow, b, noise):
+    z = lambda role, s: average(then.rep.phi, b.draws[role].g)
+    return {**dual_own(now, then, slow, b), **hiql(now.algo, then.algo, slow.algo, b, z, z)}
+
+
+def orig_hiql(now, then, slow, b, noise):
+    z = lambda role, s: b.draws[role].g
+    return hiql(now.algo, then.algo, slow.algo, b, z, z)
 
 
 def vib_gcivl(now, then, slow, b, noise, beta=0.001):
@@ -191,15 +228,17 @@ PAIRS = {
     ("tra", "crl"): tra_crl,
     ("byol", "gcfbc"): byol_gcfbc,
     ("vip", "gcivl"): vip_gcivl,
+    ("orig", "hiql"): orig_hiql,
+    ("dual", "hiql"): dual_hiql,
 }
-TERMS = ("rep/loss", "penalty/loss", "value/loss", "actor/loss")
+TERMS = ("rep/loss", "penalty/loss", "value/loss", "actor/loss", "low/loss", "high/loss")
 
 
-def fixed_batch(rep: str, rng) -> Batch:
+def fixed_batch(rep: str, rng, roles=("value", "actor")) -> Batch:
     draw = lambda d=D: rng.normal(size=(B, d))
     goals = lambda: Goals(draw(), np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0]))
-    draws = {"value": goals(), "actor": goals()}
-    if rep != "dual":
+    draws = {role: goals() for role in roles}
+    if rep not in ("dual", "orig"):
         draws["rep"] = Frames(draw(), draw(), draw(), draw()) if rep == "vip" else goals()
     return Batch(draw(), rng.uniform(-1, 1, (B, A)), draw(), draws)
 
@@ -224,7 +263,7 @@ def test_losses_and_gradients_equal_the_formulas(rep, algo, monkeypatch):
     noisy = lambda tree: jax.tree.map(lambda x: np.asarray(x, np.float64) + 0.3 * rng.normal(size=x.shape), tree)
     state = agent.init(random.key(0))
     params, slow = noisy(state.params), noisy(state.targets)
-    batch = fixed_batch(rep, rng)
+    batch = fixed_batch(rep, rng, ("value", *(role for role in agent.algo.roles if role != "value")))
     noise = fixed_noise(monkeypatch, rng)
     with jax.enable_x64(True):
         exact = lambda tree: jax.tree.map(jnp.asarray, tree)
@@ -270,5 +309,7 @@ def test_the_reading_tells_a_missing_stop_gradient():
 def test_options_used_above_are_the_documented_ones():
     dual, gcivl_ = small.rep("dual"), small.algo("gcivl")
     assert (dual.expectile, gcivl_.expectile, gcivl_.alpha) == (0.7, 0.9, 10.0)
+    hiql_ = small.algo("hiql")
+    assert (hiql_.expectile, hiql_.alpha_low, hiql_.alpha_high) == (0.7, 3.0, 3.0)
     assert (small.rep("vib").beta, small.algo("crl").alpha) == (0.001, 0.1)
     assert dataclasses.asdict(small.rep("byol"))["flow_gradient"] is True

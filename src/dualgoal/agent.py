@@ -126,6 +126,9 @@ class Agent:
             usable = " and ".join(sorted(self.algo.actions))
             raise UserError(f"{type(self.algo).__name__} cannot use {kind} actions; it can use {usable} ones")
         check_pair(self.rep, self.algo)
+        if self.algo.needs_vector and len(self.algo_spec.goal_shape) != 1:
+            names = f"{type(self.algo).__name__} cannot use {type(self.rep).__name__} on images"
+            raise UserError(f"{names}: it predicts z, which must be a vector; choose a learned representation")
 
     # What the parts see -----------------------------------------------------------------------------------------------
 
@@ -146,7 +149,8 @@ class Agent:
     @cached_property
     def algo_spec(self) -> Spec:
         """What the algorithm's networks read: z instead of goals."""
-        return dataclasses.replace(self.rep_spec, goal_shape=self.rep.z_shape(self.rep_spec))
+        shape = self.rep.z_shape(self.rep_spec)
+        return dataclasses.replace(self.rep_spec, goal_shape=shape, goals_on_sphere=self.rep.on_sphere)
 
     @cached_property
     def streams(self) -> dict[str, Stream]:

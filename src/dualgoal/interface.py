@@ -163,6 +163,7 @@ class Spec:
     precision: Literal["float32", "tf32", "bf16"] = "float32"
     goal_shape: tuple[int, ...] = ()  # shape of one goal, or of z for an algorithm; () means: as an observation
     fusion: Literal["concat", "early", "late"] = "concat"  # how a network joins s and g; images: "early" or "late"
+    goals_on_sphere: bool = False  # for an algorithm: every z has the length sqrt(N)
 
     def __post_init__(self) -> None:
         if len(self.observation_shape) not in (1, 3):
@@ -199,6 +200,8 @@ class Representation(abc.ABC):
     """Whether z is the output of a network (Orig's is the goal itself)."""
     looks_at_state: ClassVar[bool] = False
     """Whether z depends on the state as well as on the goal."""
+    on_sphere: ClassVar[bool] = False
+    """Whether every z (N,) has the length sqrt(N); an algorithm that makes up a z of its own then does the same."""
     goal_network: ClassVar[str | None] = None
     """The field of its networks that alone turns a goal into z, if there is one; exports then describe it."""
     fusion: ClassVar[Literal["shared", "early", "late"]] = "shared"
@@ -253,6 +256,8 @@ class Algorithm(abc.ABC):
     """The field of its networks that alone turns a state and z into an action, if there is one; exports describe it."""
     needs_blind: ClassVar[bool] = False
     """Whether it needs a representation that does not look at the state."""
+    needs_vector: ClassVar[bool] = False
+    """Whether it needs a z that is a vector, as it must be where z itself is predicted."""
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -7,6 +7,7 @@ from dualgoal.algos.gcbc import GCBC
 from dualgoal.algos.gcfbc import GCFBC
 from dualgoal.algos.gciql import GCIQL
 from dualgoal.algos.gcivl import GCIVL
+from dualgoal.algos.hiql import HIQL
 from dualgoal.algos.none import NoAlgorithm
 from dualgoal.interface import Algorithm
 
@@ -17,7 +18,8 @@ ALGOS: dict[str, type[Algorithm]] = {
     "gciql": GCIQL,
     "gcbc": GCBC,
     "dqn": DQN,
+    "hiql": HIQL,
     "none": NoAlgorithm,
 }
 
-__all__ = ["ALGOS", "CRL", "DQN", "GCBC", "GCFBC", "GCIQL", "GCIVL", "NoAlgorithm"]
+__all__ = ["ALGOS", "CRL", "DQN", "GCBC", "GCFBC", "GCIQL", "GCIVL", "HIQL", "NoAlgorithm"]

@@ -88,17 +88,13 @@ class GCIVL(Algorithm):
 
     def value_loss(self, nets: GCIVLNets, targets: GCIVLNets, batch: Batch, goal: Goal, spec: Spec) -> Loss:
         assert nets.value is not None and targets.value is not None
-        r, m = rewards(goal.success)
-        v = nets.value(batch.s, goal(batch.s))
-        v_target, v_target_next = value_pair(targets.value, batch, goal)
-        return losses.ivl(v, v_target, v_target_next, r, m, spec.discount, self.expectile), {"v": v.mean()}
+        return implicit_value_loss(nets.value, targets.value, batch, goal, spec.discount, self.expectile)
 
     def actor_loss(self, nets: GCIVLNets, batch: Batch, goal: Goal, spec: Spec) -> Loss:
         if nets.value is None:
             advantage = goal.value(batch.next_s) - goal.value(batch.s)
         else:
-            v, v_next = value_pair(stop_gradient(nets.value), batch, goal)
-            advantage = (v_next - v).mean(axis=0)
+            advantage = step_advantage(nets.value, batch, goal)
         log_prob = _actors.log_prob(nets.actor, batch.s, goal(batch.s), batch.a, spec)
         info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
         return losses.awr(advantage, log_prob, self.alpha), info
@@ -109,6 +105,22 @@ class GCIVL(Algorithm):
     def value(self, nets: GCIVLNets, s: Array, z: Array, spec: Spec) -> Array:
         assert nets.value is not None
         return nets.value(s, z).mean(axis=0)
+
+
+def implicit_value_loss(
+    value: Value, target: Value, batch: Batch, goal: Goal, discount: float, expectile: float
+) -> Loss:
+    """IVL of a value with two members on the goals of one role."""
+    r, m = rewards(goal.success)
+    v = value(batch.s, goal(batch.s))
+    v_target, v_target_next = value_pair(target, batch, goal)
+    return losses.ivl(v, v_target, v_target_next, r, m, discount, expectile), {"v": v.mean()}
+
+
+def step_advantage(value: Value, batch: Batch, goal: Goal) -> Array:
+    """V(s', g) - V(s, g), averaged over the members, without gradients."""
+    v, v_next = value_pair(stop_gradient(value), batch, goal)
+    return (v_next - v).mean(axis=0)
 
 
 def value_pair(value: Value, batch: Batch, goal: Goal) -> tuple[Array, Array]:

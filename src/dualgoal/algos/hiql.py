@@ -1,0 +1,130 @@
+"""HIQL (section 14.1): a high policy names a waypoint, a low policy goes there, and one value trains both.
+
+Waypoints are named in the language of the representation: the high policy outputs z. With Orig a waypoint is a state;
+the high policy reads z(goal), like every other network.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import random
+from jax.lax import stop_gradient
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from dualgoal import losses
+from dualgoal.algos import _actors
+from dualgoal.algos.gcivl import implicit_value_loss, step_advantage
+from dualgoal.errors import UserError
+from dualgoal.interface import (
+    Algorithm,
+    Batch,
+    Goal,
+    GoalsByRole,
+    Loss,
+    Role,
+    Spec,
+    check_expectile,
+    check_weight,
+)
+from dualgoal.nets.heads import Actor, Value
+from dualgoal.nets.sphere import to_sphere
+from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
+
+
+class HIQLNets(eqx.Module):
+    value: Value
+    low: Actor  # (s, z of a waypoint) -> action
+    high: Actor  # (s, z of a goal) -> z of a waypoint
+
+
+@dataclass(frozen=True)
+class HIQL(Algorithm):
+    """Hierarchical implicit Q-learning: a policy over waypoints and a policy that reaches them, from one value."""
+
+    waypoint_steps: int = 25
+    """How many steps ahead a waypoint is. OGBench: 25 in point and ant mazes, 100 for humanoids, 10 in manipulation."""
+    expectile: float = 0.7
+    """Expectile of the value."""
+    alpha_low: float = 3.0
+    """Inverse temperature of the advantage weights of the low policy."""
+    alpha_high: float = 3.0
+    """Inverse temperature of the advantage weights of the high policy."""
+    hidden: tuple[int, ...] = (512, 512, 512)
+    """Hidden layer sizes."""
+
+    ema = ("value",)
+    learns_value = True
+    needs_vector = True
+    actions = frozenset({"continuous", "discrete"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_expectile(self.expectile)
+        check_weight("alpha_low", self.alpha_low)
+        check_weight("alpha_high", self.alpha_high)
+        if self.waypoint_steps < 1:
+            raise UserError(f"waypoint_steps is {self.waypoint_steps}; expected at least 1")
+
+    @property
+    def roles(self) -> Mapping[str, Role]:
+        return {
+            "value": Role(VALUE_GOALS, "value"),
+            "low": Role(Waypoint(self.waypoint_steps), "actor"),
+            "high": Role(ACTOR_GOALS, "actor"),
+            "waypoint": Role(Waypoint(self.waypoint_steps, towards="high"), "actor"),
+        }
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> HIQLNets:
+        k1, k2, k3 = random.split(key, 3)
+        return HIQLNets(
+            Value(k1, spec, self.hidden),
+            Actor(k2, spec, self.hidden),
+            Actor(k3, spec, self.hidden, outputs=spec.goal_shape[0]),
+        )
+
+    def losses(
+        self, nets: HIQLNets, targets: HIQLNets, batch: Batch, goals: GoalsByRole, key: PRNGKeyArray, spec: Spec
+    ) -> dict[str, Loss]:
+        value = implicit_value_loss(nets.value, targets.value, batch, goals["value"], spec.discount, self.expectile)
+        return {
+            "value": value,
+            "low": self.low_loss(nets, batch, goals["low"], spec),
+            "high": self.high_loss(nets, batch, goals["high"], goals["waypoint"]),
+        }
+
+    def low_loss(self, nets: HIQLNets, batch: Batch, waypoint: Goal, spec: Spec) -> Loss:
+        """The waypoint is the low policy's goal."""
+        advantage = step_advantage(nets.value, batch, waypoint)
+        log_prob = _actors.log_prob(nets.low, batch.s, waypoint(batch.s), batch.a, spec)
+        info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
+        return losses.awr(advantage, log_prob, self.alpha_low), info
+
+    def high_loss(self, nets: HIQLNets, batch: Batch, goal: Goal, waypoint: Goal) -> Loss:
+        """The waypoint, seen from s, is the high policy's action; its advantage is what reaching it gains."""
+        value, s, way = stop_gradient((nets.value, batch.s, waypoint.as_state))
+        v, v_way = value.pair(s, stop_gradient(goal(s)), way, stop_gradient(goal(way)))
+        advantage = (v_way - v).mean(axis=0)
+        mean = nets.high(batch.s, goal(batch.s))
+        target = stop_gradient(waypoint(s)).astype(mean.dtype)
+        log_prob = losses.gaussian_log_prob(target, mean)
+        info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
+        return losses.awr(advantage, log_prob, self.alpha_high), info
+
+    def act(self, nets: HIQLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
+        k_high, k_low = random.split(key)
+        way = self.waypoint(nets, s, z, k_high, temperature, spec)
+        return _actors.sample(nets.low, s, way, k_low, temperature, spec)
+
+    def waypoint(
+        self, nets: HIQLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec
+    ) -> Float[Array, "B N"]:
+        """The waypoint that the high policy names, in the form in which the low policy was given its own."""
+        way = nets.high(s, z)
+        if temperature > 0:
+            way = way + temperature * random.normal(key, way.shape, way.dtype)
+        return (to_sphere(way) if spec.goals_on_sphere else way).astype(jnp.result_type(z))
+
+    def value(self, nets: HIQLNets, s: Array, z: Array, spec: Spec) -> Array:
+        return nets.value(s, z).mean(axis=0)
