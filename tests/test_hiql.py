@@ -13,7 +13,9 @@ from dualgoal.agent import Agent
 from dualgoal.algos import HIQL
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
+from dualgoal.nets.encoders import Impala
 from dualgoal.nets.sphere import to_sphere
+from dualgoal.reps import HIQLPhi
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
@@ -104,3 +106,46 @@ def test_discrete_actions():
     batch = agent.sample(small.data(actions=5, discrete=True), random.key(0), 0)
     _, info = agent.losses(params, agent.with_ema(params), batch, random.key(1))
     assert np.isfinite(info["low/loss"])
+
+
+# HIQL's own representation --------------------------------------------------------------------------------------------
+
+
+def test_phi_reads_the_pair_and_has_a_fixed_length():
+    rep = HIQLPhi(hidden=(8,))
+    nets = rep.init(random.key(0), SPEC)
+    s, g = random.normal(random.key(1), (2, 4, 3))
+    z = rep.encode(nets, g, s, random.key(0)).z
+    assert z.shape == (4, *rep.z_shape(SPEC)) == (4, 10)
+    np.testing.assert_allclose((z**2).sum(-1), 10.0, rtol=1e-5)
+    assert np.abs(z - rep.encode(nets, g, 2 * s, random.key(0)).z).max() > 1e-3
+
+
+def test_the_policy_losses_can_be_kept_out_of_phi_on_images():
+    routes = lambda spec, **options: HIQLPhi(**options).routes(spec, True).head
+    assert routes(IMAGES) == {"value", "actor"}
+    assert routes(IMAGES, pixel_actor_gradient=False) == routes(SPEC) == {"value"}
+
+
+def test_on_images_every_network_encodes_the_state_itself():
+    """As in OGBench: phi reads the pair of images; value and policies have encoders of their own for the state."""
+    agent = Agent(small.rep("hiql_phi"), small.algo("hiql"), IMAGES)
+    state = jax.eval_shape(agent.init, random.key(0))
+    encoders = lambda tree: [
+        x.stacks[0].first.w.shape[2]
+        for x in jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, Impala))
+        if isinstance(x, Impala)
+    ]
+    assert state.params.encoders is None
+    assert encoders(state.params.rep) == [6]
+    assert encoders(state.params.algo) == [3, 3, 3] and encoders(state.targets.algo) == [3]
+
+
+def test_acting_puts_waypoints_on_the_sphere():
+    agent = small.agent("hiql_phi", "hiql")
+    assert agent.algo_spec.goals_on_sphere and not small.agent("dual", "hiql").algo_spec.goals_on_sphere
+    params = agent.init(random.key(0)).params
+    s, g = random.normal(random.key(1), (2, 4, 3))
+    nets, z = params.algo, agent.encode(params, g, random.key(0), s)
+    expected = jnp.clip(nets.low(s, to_sphere(nets.high(s, z))), -1, 1)
+    np.testing.assert_allclose(agent.act(params, s, g, random.key(2)), expected, rtol=1e-5)

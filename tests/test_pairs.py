@@ -16,6 +16,7 @@ from jax import random
 import small
 from dualgoal.agent import Agent
 from dualgoal.algos import ALGOS
+from dualgoal.errors import UserError
 from dualgoal.nets.encoders import Impala
 from dualgoal.nets.heads import Towers
 from dualgoal.reps import REPS
@@ -41,10 +42,12 @@ VECTORS = {
     "vip": {"phi": "L_VIP"},
     "tra": {"psi": "L_TRA", "phi": "L_TRA"},
     "byol": {"phi": "L_FWD L_BWD", "forward": "L_FWD", "backward": "L_BWD"},
+    "hiql_phi": {"phi": "VALUE"},
 }
 # ... and where that differs under one that has none (VIB needs some loss; TRA and BYOL as the paper says, D5).
 VECTORS_NO_VALUE = {
     "vib": {"phi": "POLICY KL"},
+    "hiql_phi": {"phi": "POLICY"},
     "tra": {"psi": "L_TRA", "phi": "L_TRA POLICY"},
     "byol": {"phi": "L_FWD L_BWD POLICY", "forward": "L_FWD", "backward": "L_BWD"},
 }
@@ -68,8 +71,14 @@ IMAGES = {
         "E_s": "L_FWD VALUE POLICY",
         "E_g": "L_BWD VALUE POLICY",
     },
+    "hiql_phi": {"phi": "VALUE POLICY", "phi encoder": "VALUE POLICY"},
 }
-IMAGES_NO_VALUE = {"vib": {"phi": "POLICY KL", "E_s": "POLICY", "E_g": "POLICY KL"}}
+IMAGES_NO_VALUE = {
+    "vib": {"phi": "POLICY KL", "E_s": "POLICY", "E_g": "POLICY KL"},
+    "hiql_phi": {"phi": "POLICY", "phi encoder": "POLICY"},
+}
+# With these the algorithm's networks encode images themselves.
+NO_SHARED_ENCODERS = {"orig", "hiql_phi"}
 # The algorithm's own networks are trained by its own losses and nothing else.
 OWN = {
     "gcivl": {"value": "value", "actor": "actor"},
@@ -89,21 +98,30 @@ PARTS = {
 }
 
 SHAPES = {"vectors": (3,), "images": (64, 64, 3)}
-REFUSED = {("orig", "hiql", "images")}  # a policy over images
+LOOKS_AT_STATE = ("hiql_phi",)
+REFUSED = {("orig", "hiql", "images"), *((rep, "crl", kind) for rep in LOOKS_AT_STATE for kind in SHAPES)}
 # Images take seconds per pair. Lights Out has none; every part is there, but not every pair of what is new.
-ON_IMAGES = {"dqn": (), "hiql": ("dual", "vib")}
+PAPER = ("orig", "vib", "vip", "tra", "byol", "dual")
+ON_IMAGES = {"dqn": (), "hiql": ("dual", "vib", "hiql_phi"), "gcivl": tuple(REPS), "gcbc": (*PAPER, "hiql_phi")}
 CASES = [
     (rep, algo, kind)
     for kind in SHAPES
     for rep in REPS
     for algo in OWN
-    if (rep, algo, kind) not in REFUSED and (kind == "vectors" or rep in ON_IMAGES.get(algo, REPS))
+    if (rep, algo, kind) not in REFUSED and (kind == "vectors" or rep in ON_IMAGES.get(algo, PAPER))
 ]
 
 
 def test_the_tables_know_every_part():
     assert set(VECTORS) == set(IMAGES) == set(REPS)
     assert set(OWN) == set(ALGOS) - {"none"}
+    assert set(LOOKS_AT_STATE) == {name for name, rep in REPS.items() if rep.looks_at_state}
+
+
+@pytest.mark.parametrize(("rep", "algo", "kind"), sorted(REFUSED))
+def test_pairs_that_are_not_here_are_refused(rep, algo, kind):
+    with pytest.raises(UserError, match="cannot use"):
+        matched(rep, algo, SHAPES[kind])
 
 
 def allowed(rep: str, algo: str, kind: str) -> dict[str, set[str]]:
@@ -119,7 +137,7 @@ def allowed(rep: str, algo: str, kind: str) -> dict[str, set[str]]:
                 moved.setdefault(name, set()).add(group)
     for net, loss in OWN[algo].items():
         moved.setdefault(loss, set()).add(f"own {net}")
-        if kind == "images" and rep == "orig":  # heads that read images themselves
+        if kind == "images" and rep in NO_SHARED_ENCODERS:  # heads that read images themselves
             moved[loss].add(f"own {net} encoder")
     return moved
 

@@ -1,4 +1,4 @@
-"""Seven pairs against a slow, literal reading of the method's formulas in NumPy and float64.
+"""Eight pairs against a slow, literal reading of the method's formulas in NumPy and float64.
 
 The functions below were written from sections 3 to 5 and 14, symbol by symbol, and share nothing with the package but
 the arrays of its networks. `now` are the parameters that are differentiated and `then` the same parameters where the
@@ -222,6 +222,17 @@ def byol_gcfbc(now, then, slow, b, noise):
     return {"rep/forward": forward, "rep/backward": backward, "rep/loss": forward + backward, **rest}
 
 
+def hiql_phi_hiql(now, then, slow, b, noise):
+    def z(p):
+        def seen(role, s):
+            y = mlp(p.rep.phi.mlp, np.concatenate([s, b.draws[role].g], axis=-1))
+            return np.sqrt(N) * y / np.maximum(np.sqrt((y**2).sum(-1, keepdims=True)), 1e-6)
+
+        return seen
+
+    return hiql(now.algo, then.algo, slow.algo, b, z(now), z(then))
+
+
 PAIRS = {
     ("dual", "gcivl"): dual_gcivl,
     ("vib", "gcivl"): vib_gcivl,
@@ -230,6 +241,7 @@ PAIRS = {
     ("vip", "gcivl"): vip_gcivl,
     ("orig", "hiql"): orig_hiql,
     ("dual", "hiql"): dual_hiql,
+    ("hiql_phi", "hiql"): hiql_phi_hiql,
 }
 TERMS = ("rep/loss", "penalty/loss", "value/loss", "actor/loss", "low/loss", "high/loss")
 
@@ -238,7 +250,7 @@ def fixed_batch(rep: str, rng, roles=("value", "actor")) -> Batch:
     draw = lambda d=D: rng.normal(size=(B, d))
     goals = lambda: Goals(draw(), np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0]))
     draws = {role: goals() for role in roles}
-    if rep not in ("dual", "orig"):
+    if rep not in ("dual", "orig", "hiql_phi"):
         draws["rep"] = Frames(draw(), draw(), draw(), draw()) if rep == "vip" else goals()
     return Batch(draw(), rng.uniform(-1, 1, (B, A)), draw(), draws)
 

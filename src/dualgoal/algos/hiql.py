@@ -1,7 +1,7 @@
 """HIQL (section 14.1): a high policy names a waypoint, a low policy goes there, and one value trains both.
 
 Waypoints are named in the language of the representation: the high policy outputs z. With Orig a waypoint is a state;
-the high policy reads z(goal), like every other network.
+with the representation `hiql_phi` this is the published method, except that the high policy reads z(goal) too.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """Image encoders (section 3.4), and the ways in which a network joins a state with a goal.
 
 A head such as a value network calls `fuse(s, z)` and concatenates whatever comes back. It need not know whether these
-are two vectors, two images read by one encoder (early fusion) or two images read by an encoder each (late fusion).
+are two vectors, two images read by one encoder (early fusion), two images read by an encoder each (late fusion), or an
+image and a vector.
 """
 
 import functools
@@ -123,13 +124,25 @@ class Late(eqx.Module):
         return self.state(s), self.goal(z)
 
 
-Fusion = Concat | Early | Late  # `size` is the number of features that a fusion gives, over all its parts
+class Beside(eqx.Module):
+    """An image of the state beside a z that is a vector already: only the state is encoded."""
+
+    state: Impala
+    size: int = eqx.field(static=True)
+
+    def __call__(self, s: Array, z: Array) -> tuple[Array, ...]:
+        return self.state(s), z
+
+
+Fusion = Concat | Early | Late | Beside  # `size` is the number of features that a fusion gives, over all its parts
 
 
 def make_fusion(key: PRNGKeyArray, spec: Spec) -> Fusion:
     """How a head joins states and goals of the shapes in `spec`."""
     if not spec.pixels:
         return Concat(spec.observation_shape[0] + spec.goal_shape[0])
+    if len(spec.goal_shape) == 1:
+        return Beside(Impala(key, spec.observation_shape, spec), FEATURES + spec.goal_shape[0])
     height, width, channels = spec.observation_shape
     if spec.fusion == "early":
         return Early(Impala(key, (height, width, channels + spec.goal_shape[-1]), spec))

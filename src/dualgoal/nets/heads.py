@@ -286,6 +286,21 @@ class Embedding(eqx.Module):
         return self(x, *extra).mean(axis=0)
 
 
+class PairEmbedding(eqx.Module):
+    """An MLP from a state and a goal, fused, to R^N: (E, B, N), or (B, N) if `members` is None."""
+
+    fuse: Fusion
+    mlp: MLP
+
+    def __init__(self, key: PRNGKeyArray, spec: Spec, dim: int, hidden: Sequence[int], members: int | None = MEMBERS):
+        k1, k2 = random.split(key)
+        self.fuse = make_fusion(k1, spec)
+        self.mlp = MLP(k2, self.fuse.size, hidden, dim, spec, members)
+
+    def __call__(self, s: Array, g: Array) -> Float[Array, "*E B N"]:
+        return self.mlp(*self.fuse(s, g))
+
+
 class Towers(eqx.Module):
     """psi embeds states and phi goals."""
 

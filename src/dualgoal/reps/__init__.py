@@ -1,13 +1,22 @@
-"""Goal representations (section 4). Any of them works with any algorithm; more may come from other packages."""
+"""Goal representations (sections 4 and 14). Any of them works with any algorithm; more may come from other packages."""
 
 from dualgoal.interface import Representation
 from dualgoal.reps.byol import BYOL
 from dualgoal.reps.dual import Dual
+from dualgoal.reps.hiql_phi import HIQLPhi
 from dualgoal.reps.orig import Orig
 from dualgoal.reps.tra import TRA
 from dualgoal.reps.vib import VIB
 from dualgoal.reps.vip import VIP
 
-REPS: dict[str, type[Representation]] = {"orig": Orig, "vib": VIB, "vip": VIP, "tra": TRA, "byol": BYOL, "dual": Dual}
+REPS: dict[str, type[Representation]] = {
+    "orig": Orig,
+    "vib": VIB,
+    "vip": VIP,
+    "tra": TRA,
+    "byol": BYOL,
+    "dual": Dual,
+    "hiql_phi": HIQLPhi,
+}
 
-__all__ = ["BYOL", "REPS", "TRA", "VIB", "VIP", "Dual", "Orig"]
+__all__ = ["BYOL", "REPS", "TRA", "VIB", "VIP", "Dual", "HIQLPhi", "Orig"]
