@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from jax import random
 
 import small
+from dualgoal import losses
 from dualgoal.agent import Agent, only
 from dualgoal.algos import GCIVL, NoAlgorithm
 from dualgoal.errors import UserError
-from dualgoal.interface import Batch, Goals, Routes, Spec
+from dualgoal.interface import Batch, Goals, Routes, Spec, with_options
 from dualgoal.reps import BYOL, REPS, TRA, VIB, VIP, Dual, aggregation
-from dualgoal.streams import Window
+from dualgoal.streams import FUTURE_GOALS, Window
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
@@ -115,6 +116,82 @@ def test_dual_value_is_the_member_mean_of_the_aggregation(name):
     expected = form.get(name, aggregation.symmetric)(psi(s), phi(g)).mean(axis=0)
     np.testing.assert_allclose(rep.value(nets, s, g, SPEC), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(rep.encode(nets, g, s, random.key(0)).z, phi(g).mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_the_continuity_penalty_by_hand():
+    """gamma = 0.9. A step of 1.2 at V(s') = -3 is free (delta = 1.3); one of 4 costs 16 - 1.69, in both directions."""
+    v, v_next = jnp.array([[-4.2, -7.0, 1.0]]), jnp.array([[-3.0, -3.0, -3.0]])
+    np.testing.assert_allclose(losses.continuity(v, v_next, 0.9), 2 * (16 - 1.69) / 3, rtol=1e-5)
+    slopes = jax.grad(lambda v, w: losses.continuity(v, w, 0.9), argnums=(0, 1))(v, v_next)
+    np.testing.assert_allclose(slopes[0], [[0, -8 / 3, 8 / 3]], atol=1e-5)
+    np.testing.assert_allclose(slopes[1], [[0, 8 / 3, -8 / 3]], atol=1e-5)  # delta has no gradient
+
+
+@pytest.mark.parametrize("learner", ["iql", "ivl"])
+def test_the_continuity_penalty_is_added_with_its_weight(learner):
+    plain = dual(learner=learner, aggregation="asymmetric")
+    held = with_options(plain, continuity=5.0)
+    nets = jax.tree.map(lambda x: 5 * x, plain.init(random.key(0), SPEC))  # so that some steps are too long
+    slow, batch = only(nets, plain.ema), Batch(*(points(n, 4, d) for n, d in ((1, 3), (5, 2), (7, 3))), {})
+    drawn = Goals(points(9, 4, 3), jnp.array([1.0, 0.0, 0.0, 0.0]))
+    loss = lambda rep: rep.loss(nets, slow, batch, drawn, random.key(0), SPEC)
+    (base, without), (total, info) = loss(plain), loss(held)
+    f = lambda s: np.asarray(plain.f(nets, s, drawn.g), np.float64)
+    delta = 1 + 0.1 * np.abs(f(batch.next_s))
+    expected = np.maximum((f(batch.s) - f(batch.next_s)) ** 2 - delta**2, 0).mean()
+    assert expected > 0.1 and "continuity" not in without
+    np.testing.assert_allclose(info["continuity"], expected, rtol=1e-4)
+    np.testing.assert_allclose(total - base, 5 * expected, rtol=1e-4)
+
+
+def test_a_normalized_z_has_one_length_and_the_value_does_not_change():
+    plain, unit = dual(), dual(normalize=True)
+    nets, (s, g) = plain.init(random.key(0), SPEC), points(3, 2, 4, 3)
+    z = unit.encode(nets, g, s, random.key(0)).z
+    np.testing.assert_allclose((z**2).sum(-1), 8.0, rtol=1e-5)
+    mean = plain.encode(nets, g, s, random.key(0)).z
+    np.testing.assert_allclose(z, mean * np.sqrt(8) / np.linalg.norm(mean, axis=-1, keepdims=True), rtol=1e-5)
+    np.testing.assert_array_equal(plain.value(nets, s, g, SPEC), unit.value(nets, s, g, SPEC))
+    assert unit.on_sphere and not plain.on_sphere
+
+
+def test_losses_of_the_algorithm_may_train_dual_if_asked():
+    for spec in (SPEC, IMAGES):
+        assert dual().routes(spec, True) == Routes(frozenset({"rep"}), frozenset({"rep", "value", "actor"}))
+        assert dual(trained_by="all").routes(spec, True).head == {"rep", "value", "actor"}
+    agent = Agent(dual(trained_by="all"), GCIVL(hidden=(8,)), SPEC)
+    state, batch = agent.init(random.key(0)), agent.sample(small.data(), random.key(1), 0)
+    downstream = lambda p, a: (
+        a.losses(p, state.targets, batch, random.key(2))[0]
+        - a.rep.loss(p.rep, state.targets.rep, batch, batch.draws["value"], random.key(2), SPEC)[0]
+    )
+    for a, moved in ((agent, True), (Agent(dual(), GCIVL(hidden=(8,)), SPEC), False)):
+        gradient = jax.tree.leaves(jax.grad(downstream)(state.params, a).rep.phi)
+        assert (
+            max(float(jnp.abs(x).max()) for x in gradient) > 1e-4
+            if moved
+            else all(np.allclose(x, 0, atol=1e-6) for x in gradient)
+        )
+
+
+def test_dual_with_goals_of_its_own_draws_them():
+    agent = Agent(dual(goals=FUTURE_GOALS), GCIVL(hidden=(8,)), SPEC)
+    assert agent.draw_of["rep"] == "rep" and agent.streams["rep"] == FUTURE_GOALS
+    assert Agent(dual(), GCIVL(hidden=(8,)), SPEC).draw_of["rep"] == "value"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"continuity": -1.0}, "continuity is -1.0"),
+        ({"continuity": 1.0, "reward": "zero_one"}, "continuity compares values in steps"),
+        ({"trained_by": "value"}, "unknown trained_by 'value'"),
+    ],
+)
+def test_options_of_dual_that_make_no_sense_are_one_line(options, message):
+    with pytest.raises(UserError, match=message) as problem:
+        small.chosen(Dual, **options)
+    assert "\n" not in str(problem.value)
 
 
 @pytest.mark.parametrize("learner", ["iql", "ivl"])

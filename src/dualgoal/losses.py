@@ -61,6 +61,13 @@ def ivl(v: Ens, v_target: Ens, v_target_next: Ens, r: Vec, m: Vec, gamma: float,
     return expectile(y - v, kappa, side=advantage[None]).mean(axis=1).sum()
 
 
+def continuity(v: Ens, v_next: Ens, gamma: float) -> Scalar:
+    """One-sided continuity of a value along a transition (section 14.3): ((V(s) - V(s'))^2 - delta^2)_+, as a mean over
+    members and batch. delta = 1 + (1 - gamma) |V(s')| is what one step of reward -1 may change; it has no gradient."""
+    delta = 1 + (1 - gamma) * jnp.abs(stop_gradient(v_next))
+    return jnp.maximum((v - v_next) ** 2 - delta**2, 0.0).mean()
+
+
 def awr(advantage: Vec, log_prob: Vec, alpha: float) -> Scalar:
     """Advantage-weighted regression: -min(exp(alpha A), 100) log pi(a)."""
     weight = jnp.minimum(jnp.exp(alpha * stop_gradient(advantage)), 100.0)

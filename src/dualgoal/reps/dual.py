@@ -27,11 +27,13 @@ from dualgoal.interface import (
     Routes,
     Spec,
     check_expectile,
+    check_weight,
     rewards,
 )
 from dualgoal.nets.heads import Embedding, Value, two_towers
+from dualgoal.nets.sphere import to_sphere
 from dualgoal.reps import aggregation
-from dualgoal.streams import VALUE_GOALS
+from dualgoal.streams import VALUE_GOALS, GoalMix
 
 
 class DualNets(eqx.Module):
@@ -57,17 +59,35 @@ class Dual(Representation):
     """negative: -1 until the goal is reached; zero_one: 1 at the goal (the paper found it worse)."""
     hidden: tuple[int, ...] = (512, 512, 512)
     """Hidden layer sizes."""
+    goals: GoalMix = VALUE_GOALS
+    """Where the goals of its own loss come from."""
+    continuity: float = 0.0
+    """Weight of a penalty on values that change by more than one step's worth along a transition."""
+    normalize: bool = False
+    """Scale z to the length sqrt(dim)."""
+    trained_by: Literal["rep", "all"] = "rep"
+    """rep: its own loss alone trains it; all: the algorithm's value and policy losses too."""
 
     learns_value = True
     goal_network = "phi"
-    stream = VALUE_GOALS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_expectile(self.expectile)
+        check_weight("continuity", self.continuity)
+        if self.continuity and self.reward == "zero_one":
+            raise UserError("continuity compares values in steps; it needs the reward 'negative', not 'zero_one'")
         multiple = {"mrn": 2, "iqe": aggregation.GROUP}.get(self.aggregation, 1)
         if self.dim % multiple:
             raise UserError(f"dim {self.dim}: aggregation '{self.aggregation}' needs a multiple of {multiple}")
+
+    @property
+    def stream(self) -> GoalMix:  # type: ignore[override]
+        return self.goals
+
+    @property
+    def on_sphere(self) -> bool:  # type: ignore[override]
+        return self.normalize
 
     @property
     def ema(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -87,10 +107,11 @@ class Dual(Representation):
         return (self.dim,)
 
     def encode(self, nets: DualNets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
-        return Encoded(nets.phi.mean(g))
+        z = nets.phi.mean(g)
+        return Encoded(to_sphere(z) if self.normalize else z)
 
     def routes(self, spec: Spec, value_loss: bool) -> Routes:
-        return Routes(head=frozenset({"rep"}), features=ALL_LOSSES)
+        return Routes(head=ALL_LOSSES if self.trained_by == "all" else frozenset({"rep"}), features=ALL_LOSSES)
 
     def f(self, nets: DualNets, s: Array, g: Array) -> Float[Array, "E B"]:
         """V(s, g) of every ensemble member."""
@@ -103,6 +124,15 @@ class Dual(Representation):
     def loss(
         self, nets: DualNets, targets: DualNets, batch: Batch, drawn: Goals, key: PRNGKeyArray, spec: Spec
     ) -> Loss:
+        loss, info = self.value_loss(nets, targets, batch, drawn, spec)
+        if not self.continuity:
+            return loss, info
+        v, v_next = self.f(nets, batch.s, drawn.g), self.f(nets, stop_gradient(batch.next_s), drawn.g)
+        penalty = losses.continuity(v, v_next, spec.discount)
+        return loss + self.continuity * penalty, info | {"continuity": penalty}
+
+    def value_loss(self, nets: DualNets, targets: DualNets, batch: Batch, drawn: Goals, spec: Spec) -> Loss:
+        """IQL or IVL of f."""
         s, next_s, g = stop_gradient((batch.s, batch.next_s, drawn.g))
         r, m = rewards(drawn.success)
         r = drawn.success if self.reward == "zero_one" else r
