@@ -43,6 +43,9 @@ VECTORS = {
     "tra": {"psi": "L_TRA", "phi": "L_TRA"},
     "byol": {"phi": "L_FWD L_BWD", "forward": "L_FWD", "backward": "L_BWD"},
     "hiql_phi": {"phi": "VALUE"},
+    "dual_siamese": {"phi": "L_V", "critic": "L_Q"},
+    "dual_pair": {"psi": "L_V", "phi": "L_V", "critic": "L_Q"},
+    "dual_token": {"psi": "L_V", "phi": "L_V", "tokens": "L_V", "join": "L_V", "critic": "L_Q"},
 }
 # ... and where that differs under one that has none (VIB needs some loss; TRA and BYOL as the paper says, D5).
 VECTORS_NO_VALUE = {
@@ -72,13 +75,30 @@ IMAGES = {
         "E_g": "L_BWD VALUE POLICY",
     },
     "hiql_phi": {"phi": "VALUE POLICY", "phi encoder": "VALUE POLICY"},
+    "dual_siamese": {"phi": "L_V", "critic": "L_Q", "E_s": "L_V L_Q VALUE POLICY"},
+    "dual_pair": {
+        "psi": "L_V",
+        "psi encoder": "L_V",
+        "phi": "L_V",
+        "phi encoder": "L_V",
+        "critic": "L_Q",
+        "critic encoder": "L_Q",
+    },
+    "dual_token": {
+        "psi": "L_V",
+        "phi": "L_V",
+        "tokens": "L_V",
+        "join": "L_V",
+        "critic": "L_Q",
+        "critic encoder": "L_Q",
+    },
 }
 IMAGES_NO_VALUE = {
     "vib": {"phi": "POLICY KL", "E_s": "POLICY", "E_g": "POLICY KL"},
     "hiql_phi": {"phi": "POLICY", "phi encoder": "POLICY"},
 }
 # With these the algorithm's networks encode images themselves.
-NO_SHARED_ENCODERS = {"orig", "hiql_phi"}
+NO_SHARED_ENCODERS = {"orig", "hiql_phi", "dual_pair", "dual_token"}
 # The algorithm's own networks are trained by its own losses and nothing else.
 OWN = {
     "gcivl": {"value": "value", "actor": "actor"},
@@ -91,14 +111,14 @@ OWN = {
 }
 # What a representation calls the parts of its loss.
 PARTS = {
-    "dual": {"value_loss": "L_V", "critic_loss": "L_Q"},
+    **dict.fromkeys(("dual", "dual_siamese", "dual_pair", "dual_token"), {"value_loss": "L_V", "critic_loss": "L_Q"}),
     "byol": {"forward": "L_FWD", "backward": "L_BWD"},
     "vip": "L_VIP",
     "tra": "L_TRA",
 }
 
 SHAPES = {"vectors": (3,), "images": (64, 64, 3)}
-LOOKS_AT_STATE = ("hiql_phi",)
+LOOKS_AT_STATE = ("hiql_phi", "dual_siamese", "dual_pair", "dual_token")
 REFUSED = {("orig", "hiql", "images"), *((rep, "crl", kind) for rep in LOOKS_AT_STATE for kind in SHAPES)}
 # Images take seconds per pair. Lights Out has none; every part is there, but not every pair of what is new.
 PAPER = ("orig", "vib", "vip", "tra", "byol", "dual")
@@ -115,7 +135,7 @@ CASES = [
 def test_the_tables_know_every_part():
     assert set(VECTORS) == set(IMAGES) == set(REPS)
     assert set(OWN) == set(ALGOS) - {"none"}
-    assert set(LOOKS_AT_STATE) == {name for name, rep in REPS.items() if rep.looks_at_state}
+    assert set(LOOKS_AT_STATE) == {name for name in REPS if small.rep(name).looks_at_state}
 
 
 @pytest.mark.parametrize(("rep", "algo", "kind"), sorted(REFUSED))

@@ -76,7 +76,11 @@ class Encoders(eqx.Module):
     """The image encoders that all networks share."""
 
     state: Impala
-    goal: Impala
+    goal: Impala | None  # None: the state's encoder reads goals as well
+
+    @property
+    def of_goals(self) -> Impala:
+        return self.goal or self.state
 
 
 class Params(NamedTuple):
@@ -134,15 +138,15 @@ class Agent:
 
     @cached_property
     def shares_encoders(self) -> bool:
-        """Whether one state and one goal encoder serve all networks."""
-        return self.spec.pixels and self.rep.fusion == "shared"
+        """Whether one state and one goal encoder, or a single one, serve all networks."""
+        return self.spec.pixels and self.rep.fusion in ("shared", "one")
 
     @cached_property
     def rep_spec(self) -> Spec:
         """What the representation's networks read: features of images where encoders are shared."""
         if self.shares_encoders:
             return dataclasses.replace(self.spec, observation_shape=(FEATURES,), goal_shape=(FEATURES,))
-        if self.spec.pixels and self.rep.fusion != "shared":
+        if self.spec.pixels and (self.rep.fusion == "early" or self.rep.fusion == "late"):
             return dataclasses.replace(self.spec, fusion=self.rep.fusion)
         return self.spec
 
@@ -183,7 +187,8 @@ class Agent:
         encoders = None
         if self.shares_encoders:
             shape = self.spec.observation_shape
-            encoders = Encoders(Impala(k_state, shape, self.spec), Impala(k_goal, shape, self.spec))
+            goal = None if self.rep.fusion == "one" else Impala(k_goal, shape, self.spec)
+            encoders = Encoders(Impala(k_state, shape, self.spec), goal)
         params = Params(self.rep.init(k_rep, self.rep_spec), self.algo.init(k_algo, self.algo_spec), encoders)
         targets = jax.tree.map(jnp.copy, self.with_ema(params))  # a copy: donated buffers must not be shared
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
@@ -245,7 +250,8 @@ class Agent:
         """Images to features, each image once, where encoders are shared."""
         if params.encoders is None:
             return batch
-        state, goal = params.encoders.state, params.encoders.goal
+        encoders = stop_gradient(params.encoders) if self.frozen and params.encoders.goal is None else params.encoders
+        state, goal = encoders.state, encoders.of_goals
         goal = stop_gradient(goal) if self.frozen else goal
         draws = {name: self.streams[name].encode(drawn, state, goal) for name, drawn in batch.draws.items()}
         return Batch(state(batch.s), batch.a, state(batch.next_s), draws)
@@ -289,7 +295,7 @@ class Agent:
 
     def features(self, params: Params, s: Array, g: Array) -> tuple[Array, Array]:
         """States and goals as networks read them."""
-        return (s, g) if params.encoders is None else (params.encoders.state(s), params.encoders.goal(g))
+        return (s, g) if params.encoders is None else (params.encoders.state(s), params.encoders.of_goals(g))
 
     @in_precision
     def act(self, params: Params, s: Array, g: Array, key: PRNGKeyArray, temperature: float = 0.0) -> Array:

@@ -204,9 +204,9 @@ class Representation(abc.ABC):
     """Whether every z (N,) has the length sqrt(N); an algorithm that makes up a z of its own then does the same."""
     goal_network: ClassVar[str | None] = None
     """The field of its networks that alone turns a goal into z, if there is one; exports then describe it."""
-    fusion: ClassVar[Literal["shared", "early", "late"]] = "shared"
-    """Images: "shared" means one state and one goal encoder for all networks; "early" and "late" mean that each
-    network encodes images itself, both stacked or each by its own encoder."""
+    fusion: ClassVar[Literal["shared", "one", "early", "late"]] = "shared"
+    """Images: "shared" means one state and one goal encoder for all networks, "one" a single encoder for states and
+    goals; "early" and "late" mean that each network encodes images itself, both stacked or each by its own encoder."""
 
     def __post_init__(self) -> None:
         check_choices(self)

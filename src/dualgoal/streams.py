@@ -49,11 +49,17 @@ class GoalMix(Stream):
     """
 
     current: float
+    """Share of goals that are the current state."""
     geometric: float
+    """Share of goals that are a geometrically distributed future state."""
     uniform: float
+    """Share of goals that are a uniformly distributed future state."""
     random: float
+    """Share of goals that are any state of the dataset."""
     shared: bool = True
+    """Whether losses with equal goal distributions use the same sampled goals."""
     augment: Literal["batch", "independent"] = "batch"
+    """Images: batch shifts goals together with the transitions, independent always and by offsets of their own."""
 
     towards = None
 

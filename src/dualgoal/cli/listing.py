@@ -86,6 +86,8 @@ def _plain(field: "dataclasses.Field[Any]") -> Any:
     value = None if field.default is dataclasses.MISSING else field.default
     if field.default_factory is not dataclasses.MISSING:
         value = field.default_factory()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -97,7 +99,7 @@ def text(found: list[Entry]) -> str:
 def _line(entry: Entry) -> str:
     if "about" in entry:
         options = "  ".join(f"{name}={_brief(value)}" for name, value in entry["options"].items())
-        return f"{entry['name']:<6} {entry['about']}\n       {options}"
+        return f"{entry['name']:<13} {entry['about']}\n{'':<13} {options}"
     if "family" in entry:
         shape = "x".join(map(str, entry["observation_shape"]))
         return (
@@ -110,4 +112,6 @@ def _line(entry: Entry) -> str:
 
 
 def _brief(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({', '.join(f'{name} {inner}' for name, inner in value.items())})"
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

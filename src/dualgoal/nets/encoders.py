@@ -7,6 +7,7 @@ image and a vector.
 
 import functools
 import math
+from collections.abc import Iterable
 
 import equinox as eqx
 import jax
@@ -57,6 +58,19 @@ class Stack(eqx.Module):
         return x + self.block[1](jax.nn.relu(self.block[0](jax.nn.relu(x))))
 
 
+def maps(stacks: tuple[Stack, ...], images: Float[Array, "B H W C"]) -> Float[Array, "B h w 32"]:
+    """What the stacks make of an image: for every eighth pixel a vector that still knows where it is."""
+    x = images / 255
+    for stack in stacks:
+        x = stack(x)
+    return jax.nn.relu(x)
+
+
+def make_stacks(keys: Iterable[PRNGKeyArray], channels: int) -> tuple[Stack, ...]:
+    sizes = (channels, *CHANNELS)
+    return tuple(Stack(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True))
+
+
 class Impala(eqx.Module):
     """The small IMPALA encoder: three stacks, ReLU, flatten, a linear layer to FEATURES numbers, GELU.
 
@@ -71,8 +85,7 @@ class Impala(eqx.Module):
     def __init__(self, key: PRNGKeyArray, shape: tuple[int, ...], spec: Spec):
         *keys, k_linear = random.split(key, 4)
         height, width, channels = shape
-        sizes = (channels, *CHANNELS)
-        self.stacks = tuple(Stack(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True))
+        self.stacks = make_stacks(keys, channels)
         flat = math.ceil(height / 8) * math.ceil(width / 8) * CHANNELS[-1]
         limit = math.sqrt(6 / (flat + FEATURES))
         self.w = random.uniform(k_linear, (flat, FEATURES), minval=-limit, maxval=limit)
@@ -86,10 +99,8 @@ class Impala(eqx.Module):
 @functools.partial(jax.jit, inline=True)  # an agent encodes many batches of images: trace the encoder only once
 def features(net: Impala, images: Images) -> Float[Array, "B 512"]:
     dtype = jnp.bfloat16 if net.bf16 else net.w.dtype
-    x = images.astype(dtype) / 255
-    for stack in net.stacks:
-        x = stack(x)
-    x = jax.nn.relu(x).reshape(x.shape[0], -1)
+    x = maps(net.stacks, images.astype(dtype))
+    x = x.reshape(x.shape[0], -1)
     y = jnp.einsum("bi,io->bo", x, net.w.astype(dtype), preferred_element_type=net.w.dtype)
     return jax.nn.gelu(y + net.b[None], approximate=True)
 

@@ -5,6 +5,7 @@ from dualgoal.reps.byol import BYOL
 from dualgoal.reps.dual import Dual
 from dualgoal.reps.hiql_phi import HIQLPhi
 from dualgoal.reps.orig import Orig
+from dualgoal.reps.state_aware import DualPair, DualSiamese, DualToken
 from dualgoal.reps.tra import TRA
 from dualgoal.reps.vib import VIB
 from dualgoal.reps.vip import VIP
@@ -17,6 +18,9 @@ REPS: dict[str, type[Representation]] = {
     "byol": BYOL,
     "dual": Dual,
     "hiql_phi": HIQLPhi,
+    "dual_siamese": DualSiamese,
+    "dual_pair": DualPair,
+    "dual_token": DualToken,
 }
 
-__all__ = ["BYOL", "REPS", "TRA", "VIB", "VIP", "Dual", "HIQLPhi", "Orig"]
+__all__ = ["BYOL", "REPS", "TRA", "VIB", "VIP", "Dual", "DualPair", "DualSiamese", "DualToken", "HIQLPhi", "Orig"]

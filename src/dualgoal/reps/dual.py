@@ -64,7 +64,7 @@ class Dual(Representation):
     continuity: float = 0.0
     """Weight of a penalty on values that change by more than one step's worth along a transition."""
     normalize: bool = False
-    """Scale z to the length sqrt(dim)."""
+    """Scale every z of N numbers to the length sqrt(N)."""
     trained_by: Literal["rep", "all"] = "rep"
     """rep: its own loss alone trains it; all: the algorithm's value and policy losses too."""
 
@@ -100,23 +100,32 @@ class Dual(Representation):
         else:
             towers = two_towers(k1, spec, self.dim, self.hidden)
             phi, psi = towers.phi, towers.psi
-        critic = Value(k2, spec, self.hidden, extra=spec.action_dim) if self.learner == "iql" else None
-        return DualNets(phi, psi, critic, jnp.zeros(()) if self.aggregation == "iqe" else None)
+        return DualNets(phi, psi, self.critic(k2, spec), jnp.zeros(()) if self.aggregation == "iqe" else None)
+
+    def critic(self, key: PRNGKeyArray, spec: Spec) -> Value | None:
+        return Value(key, spec, self.hidden, extra=spec.action_dim) if self.learner == "iql" else None
 
     def z_shape(self, spec: Spec) -> tuple[int, ...]:
         return (self.dim,)
 
     def encode(self, nets: DualNets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
-        z = nets.phi.mean(g)
+        return self.scaled(nets.phi.mean(g))
+
+    def scaled(self, z: Float[Array, "B N"]) -> Encoded:
         return Encoded(to_sphere(z) if self.normalize else z)
 
     def routes(self, spec: Spec, value_loss: bool) -> Routes:
         return Routes(head=ALL_LOSSES if self.trained_by == "all" else frozenset({"rep"}), features=ALL_LOSSES)
 
+    def embed(self, nets: DualNets, s: Array, g: Array) -> tuple[Float[Array, "E B N"], Float[Array, "E B N"]]:
+        """psi(s) and phi(g) of every ensemble member."""
+        return (nets.psi or nets.phi)(s), nets.phi(g)
+
     def f(self, nets: DualNets, s: Array, g: Array) -> Float[Array, "E B"]:
         """V(s, g) of every ensemble member."""
-        psi, phi = (nets.psi or nets.phi)(s), nets.phi(g)
-        if nets.mean_weight is not None:
+        psi, phi = self.embed(nets, s, g)
+        if self.aggregation == "iqe":
+            assert nets.mean_weight is not None
             return aggregation.iqe(psi, phi, jax.nn.sigmoid(nets.mean_weight))
         forms = {"inner": aggregation.inner, "mrn": aggregation.mrn}
         return forms.get(self.aggregation, aggregation.symmetric)(psi, phi)

@@ -83,6 +83,6 @@ def _with_representation(path: str, loop: TrainingLoop, run: Run) -> State:
     loaded = [policy.load(path, s if s in source.seeds else source.seeds[0]).params for s in run.seeds]
     rep, encoders = jax.tree.map(lambda *leaves: np.stack(leaves), *[(p.rep, p.encoders) for p in loaded])
     state = loop.init()
-    if encoders is not None and state.params.encoders is not None:
+    if encoders is not None and encoders.goal is not None and state.params.encoders is not None:
         encoders = Encoders(state.params.encoders.state, encoders.goal)
     return loop.place(state._replace(params=state.params._replace(rep=rep, encoders=encoders)))
