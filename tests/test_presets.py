@@ -82,6 +82,29 @@ def test_gciql_follows_ogbench():
     }
 
 
+def test_hiql_follows_ogbench():
+    presets = {task.family: settings.preset(name, "hiql_phi", "hiql") for name, task in tasks.TASKS.items()}
+    assert {family: run.algo.waypoint_steps for family, run in presets.items()} == {
+        "pointmaze": 25,
+        "antmaze": 25,
+        "humanoidmaze": 100,
+        "antsoccer": 25,
+        "cube": 10,
+        "scene": 10,
+        "puzzle": 10,
+    }
+    assert {run.rep.dim for run in presets.values()} == {10}
+    assert {(run.algo.expectile, run.algo.alpha_low, run.algo.alpha_high) for run in presets.values()} == {(0.7, 3, 3)}
+
+
+@pytest.mark.parametrize("rep", ["dual_siamese", "dual_pair", "dual_token"])
+def test_variants_of_dual_have_its_settings_and_their_own_form(rep):
+    for task in ("scene-play-v0", "pointmaze-large-navigate-v0"):
+        run, dual = (settings.preset(task, name, "gcivl") for name in (rep, "dual"))
+        assert (run.rep.dim, run.rep.expectile) == (dual.rep.dim, dual.rep.expectile)
+        assert run.rep.aggregation == ("symmetric" if rep == "dual_siamese" else "inner")
+
+
 def test_the_released_commands_differ_in_exactly_the_listed_cells():
     differing = set()
     for task, rep, algo, *_ in cells():

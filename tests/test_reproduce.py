@@ -142,7 +142,8 @@ def test_dry_run_lists_full_configurations(tmp_path):
 
 
 def test_all_dry_runs_add_up(tmp_path):
-    found = [job for name in tables.TABLES for job in reproduce.dry_run(name, out=tmp_path)]
+    papers = [name for name in tables.TABLES if name != "beyond"]
+    found = [job for name in papers for job in reproduce.dry_run(name, out=tmp_path)]
     assert len(found) == 328 and sum(len(job["seeds"]) for job in found) == 1624
 
 

@@ -21,20 +21,21 @@ class TaskSettings:
     expectile: float  # of the dual representation
     alpha_crl: float  # behavioural-cloning weight of CRL's actor (the paper runs CRL on states only)
     alpha_gciql: float  # the same for GCIQL's actor (OGBench's setting; GCIQL is not in the paper's tables)
+    waypoint_steps: int  # how far ahead HIQL's waypoints are (OGBench's setting; HIQL is not in the paper's tables)
     discount: float = 0.99
     dim: int = 256  # N, the representation size
     beta: float = 0.001  # weight of VIB's information penalty
 
 
-# family: (alpha_crl, alpha_gciql)
-ALPHAS = {
-    "pointmaze": (0.03, 0.003),
-    "antmaze": (0.1, 0.3),
-    "humanoidmaze": (0.1, 0.1),
-    "antsoccer": (0.3, 0.1),
-    "cube": (3.0, 1.0),
-    "scene": (3.0, 1.0),
-    "puzzle": (3.0, 1.0),
+# family: (alpha_crl, alpha_gciql, waypoint_steps)
+FAMILIES = {
+    "pointmaze": (0.03, 0.003, 25),
+    "antmaze": (0.1, 0.3, 25),
+    "humanoidmaze": (0.1, 0.1, 100),
+    "antsoccer": (0.3, 0.1, 25),
+    "cube": (3.0, 1.0, 10),
+    "scene": (3.0, 1.0, 10),
+    "puzzle": (3.0, 1.0, 10),
 }
 
 TASK_EXCEPTIONS: dict[str, dict[str, Any]] = {
@@ -50,9 +51,8 @@ TASK_EXCEPTIONS: dict[str, dict[str, Any]] = {
 
 def task_settings(task: str) -> TaskSettings:
     """The hyperparameters of one of the paper's tasks: rules by family and kind of data, then the exceptions."""
-    alpha_crl, alpha_gciql = ALPHAS[tasks.get(task).family]
     expectile = 0.9 if "-navigate-" in task else 0.7
-    return TaskSettings(expectile, alpha_crl, alpha_gciql, **TASK_EXCEPTIONS.get(task, {}))
+    return TaskSettings(expectile, *FAMILIES[tasks.get(task).family], **TASK_EXCEPTIONS.get(task, {}))
 
 
 EVALUATIONS = {False: 10, True: 5}  # evaluations per run, by pixels: every 100,000 steps at the paper's lengths
@@ -99,14 +99,17 @@ def _shared(line: tasks.Task) -> dict[str, Any]:
 def _discount_and_parts(line: TaskSettings, rep: str, algo: str) -> dict[str, Any]:
     """Section 6.2: what a task's hyperparameters mean for this pair."""
     settings: dict[str, Any] = {"discount": line.discount}
-    if "dim" in {field.name for field in dataclasses.fields(registry.part("rep", rep))}:
+    options = {field.name for field in dataclasses.fields(registry.part("rep", rep))}
+    if "dim" in options and rep != "hiql_phi":  # whose 10 numbers are OGBench's
         settings["rep.dim"] = line.dim
-    if rep == "dual":
-        settings |= {"rep.expectile": line.expectile, "rep.aggregation": "inner"}
+    if {"expectile", "aggregation"} <= options:  # Dual and its variants, whose form of f is their own default
+        settings["rep.expectile"] = line.expectile
     if rep == "vib":
         settings["rep.beta"] = line.beta
     if algo == "gcivl":
         settings |= {"algo.alpha": 10.0, "algo.expectile": 0.9}
+    if algo == "hiql":
+        settings["algo.waypoint_steps"] = line.waypoint_steps
     if algo in ("crl", "gciql"):
         settings["algo.alpha"] = {"crl": line.alpha_crl, "gciql": line.alpha_gciql}[algo]
     return settings

@@ -1,4 +1,5 @@
-"""The paper's tables and figures as data, and their expansion into runs (sections 6, 7.1 and 10 of the method).
+"""The paper's tables and figures as data, and their expansion into runs (sections 6, 7.1 and 10 of the method). The
+table `beyond` is not the paper's: it joins Dual with algorithms that the paper did not run (section 14).
 
 A table is a list of tasks and a list of columns; a column is a representation, an algorithm and what it changes in the
 preset. Cells of different tables that have the same configuration are filled by one run: fusion/early is
@@ -37,7 +38,7 @@ class Table:
     """One table or figure of the paper."""
 
     name: str
-    label: str  # T1 to T7, or the figure
+    label: str  # T1 to T7, the figure, or that it is not in the paper
     title: str
     tasks: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -87,6 +88,13 @@ TABLES: dict[str, Table] = {table.name: table for table in (
     Table("lightsout", "Lights Out figure", "DQN on Lights Out", ("lightsout-4x5", "lightsout-4x6"), (
         Column("orig", "Orig", "orig", "dqn"), Column("dual", "Dual", "dual", "dqn"),
     ), highlight=False, average=False),
+    Table("beyond", "not in the paper", "GCIQL and HIQL on states", STATE_TASKS, (
+        Column("orig_gciql", "Orig, GCIQL", "orig", "gciql"),
+        Column("dual_gciql", "Dual, GCIQL", "dual", "gciql"),
+        Column("orig_hiql", "Orig, HIQL", "orig", "hiql"),
+        Column("hiql_phi_hiql", "HIQL's φ, HIQL", "hiql_phi", "hiql"),
+        Column("dual_hiql", "Dual, HIQL", "dual", "hiql"),
+    ), contrast=("dual_hiql", "hiql_phi_hiql")),
 )}
 # fmt: on
 
