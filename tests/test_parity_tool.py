@@ -12,6 +12,7 @@ from jax import random
 
 from dualgoal import algos, reps
 from dualgoal.agent import Agent
+from dualgoal.errors import UserError
 from dualgoal.interface import Spec
 
 TOOLS = Path(__file__).parent.parent / "tools"
@@ -43,6 +44,18 @@ def test_a_checkout_is_found_by_its_files(tmp_path):
         (tmp_path / "impls" / name).touch()
     expected = (tmp_path / "impls").resolve()
     assert parity_checkout.folder("ogbench", tmp_path) == parity_checkout.folder("ogbench", expected) == expected
+
+
+def test_what_cannot_be_imported_is_said_in_one_line(tmp_path, monkeypatch):
+    import parity_checkout
+
+    monkeypatch.setattr(parity_checkout, "NEEDED", ("numpy", "no-such-package"))
+    with pytest.raises(UserError, match="pip install no-such-package$"):
+        parity_checkout.check_packages()
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "agents.py").write_text("raise TypeError('another version')")
+    with pytest.raises(UserError, match="TypeError: another version"):
+        parity_checkout.enter(tmp_path)
 
 
 def cases():

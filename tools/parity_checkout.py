@@ -59,5 +59,6 @@ def enter(path: Path) -> None:
     importlib.invalidate_caches()
     try:
         importlib.import_module("agents")
-    except ImportError as problem:
-        raise UserError(f"{path}: its agents cannot be imported ({problem}); see docs/parity.md for packages") from None
+    except Exception as problem:  # whatever a foreign module may do with other versions of its packages
+        reason = f"{type(problem).__name__}: {problem}"
+        raise UserError(f"{path}: its agents cannot be imported ({reason}); docs/parity.md names packages") from None
