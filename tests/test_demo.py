@@ -3,7 +3,7 @@
 import pytest
 
 from dualgoal.cli import demo
-from dualgoal.files import Journal
+from dualgoal.jsons import Journal
 from dualgoal.runs import training
 from dualgoal.runs.rows import EvalRow
 from tiny import untrained

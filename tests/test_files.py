@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dualgoal import files
+from dualgoal import files, jsons
 from dualgoal.errors import UserError
 
 
@@ -104,7 +104,7 @@ class Whole:
 
 def test_json_becomes_the_declared_types():
     value = {"name": "a", "count": None, "parts": {"x": {"size": 2, "names": ["b"]}}, "unknown": 1}
-    assert files.typed(value, Whole, "w") == Whole("a", None, {"x": Part(2.0, ("b",))})
+    assert jsons.typed(value, Whole, "w") == Whole("a", None, {"x": Part(2.0, ("b",))})
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ def test_json_becomes_the_declared_types():
 )
 def test_a_wrong_type_is_one_line_that_names_the_field(value, message):
     with pytest.raises(UserError, match=message):
-        files.typed(value, Whole, "w")
+        jsons.typed(value, Whole, "w")

@@ -29,11 +29,11 @@ def test_a_whole_run_has_no_problems(tmp_path):
     ("spoil", "words"),
     [
         (lambda p: (p / "config.json").unlink(), "not a run directory (no config.json)"),
-        (lambda p: (p / "config.json").write_text("{"), "config.json: not JSON"),
+        (lambda p: (p / "config.json").write_text("{"), "config.json: is not JSON"),
         (lambda p: (p / "config.json").write_text("[1]"), "config.json: no 'run' in it"),
         (lambda p: (p / "eval.jsonl").unlink(), "no evaluation to show (eval.jsonl is missing or empty)"),
         (lambda p: (p / "eval.jsonl").write_text(""), "no evaluation to show (eval.jsonl is missing or empty)"),
-        (lambda p: (p / "eval.jsonl").write_text('{"seed": 0\nnonsense\n[]\n'), "line 1 is not JSON (and 2 more"),
+        (lambda p: (p / "eval.jsonl").write_text('{"seed": 0\nnonsense\n[]\n'), "line 1 is not JSON (expecting"),
         (lambda p: (p / "eval.jsonl").write_text(json.dumps(ROW.to_json() | {"successes": 7}) + "\n"), "7 successes"),
         (lambda p: (p / "metrics.jsonl").unlink(), "no losses to show (metrics.jsonl is missing or empty)"),
         (lambda p: (p / "holiday.jpg").write_text("x"), "not part of a run, ignored: holiday.jpg"),

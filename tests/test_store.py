@@ -15,7 +15,8 @@ import pytest
 
 from dualgoal.algos import GCIVL
 from dualgoal.errors import UserError
-from dualgoal.files import Journal, json_object, read_rows, write_atomic
+from dualgoal.files import write_atomic
+from dualgoal.jsons import Journal, json_object, read_rows
 from dualgoal.machine import Hardware
 from dualgoal.reps import Dual
 from dualgoal.runs import checkpoint, directory

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST = 4000  # characters of a message; it may quote a name of 20 MB
+
 
 class UserError(ValueError):
     """Bad input, an unusable file, a missing part. The command line prints the message and exits with 2.
@@ -14,6 +16,8 @@ class UserError(ValueError):
 
     def __init__(self, message: str) -> None:
         # A message may quote what a file or a user says, line breaks and all.
+        if len(message) > LONGEST:
+            message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
         super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
 
 

@@ -1,30 +1,24 @@
-"""Files that survive a process killed in the middle of a write: whole files, and rows of JSON, one per line.
+"""Files that survive a process killed in the middle of a write, read with a limit, and locks between processes.
 
-An incomplete last line is dropped when the file is opened again, and a resumed run cuts its journals back to the
-checkpoint it continues from, so a file never holds a row twice and ends as if nothing had happened.
+A run directory may come from somebody else: its files are opened only if they are plain files, so that a link leads
+nowhere, and a pipe or a device neither blocks nor fills the memory.
 """
 
 import contextlib
-import dataclasses
 import functools
 import hashlib
-import json
-import math
 import os
 import shutil
+import stat
 import sys
 import time
-import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import IO, Any, Generic, ParamSpec, TypeVar
+from typing import IO, ParamSpec, TypeVar
 
 from dualgoal.errors import UserError
 
-Row = dict[str, Any]
-T = TypeVar("T")
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
@@ -46,90 +40,6 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def read_rows(path: Path, parse: Callable[[Any, str], T]) -> list[T]:
-    """All rows of a file, each made by `parse(value, where)`; a damaged line is an error that names it.
-
-    A missing file has no rows, and a last line without its line break is not one: its write was interrupted.
-    """
-    rows, problem = usable_rows(path, parse)
-    if problem is not None:
-        raise UserError(f"{problem}; remove what is damaged or restore the file")
-    return rows
-
-
-def usable_rows(path: Path, parse: Callable[[Any, str], T]) -> tuple[list[T], str | None]:
-    """The rows that can be read, and one line about those that cannot; None if there is nothing to say."""
-    try:
-        *lines, _interrupted = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return [], None
-    except OSError as error:
-        return [], f"{path}: cannot be read ({error.strerror or error})"
-    rows: list[T] = []
-    problems: list[str] = []
-    for number, line in enumerate(lines, 1):
-        where = f"{path}: line {number}"
-        try:
-            rows.append(parse(json.loads(line), where))
-        except UserError as problem:
-            problems.append(str(problem))
-        except (ValueError, RecursionError):
-            problems.append(f"{where} is not JSON")
-    others = len(problems) - 1
-    more = f" (and {others} more damaged line{'s' * (others > 1)})" if others > 0 else ""
-    return rows, problems[0] + more if problems else None
-
-
-def json_object(value: Any, where: str) -> Row:
-    """The `parse` of rows that may hold anything, as long as they are JSON objects."""
-    if not isinstance(value, dict):
-        raise UserError(f"{where} is not a JSON object")
-    return value
-
-
-class Journal(Generic[T]):
-    """An append-only file of rows. `parse` makes a row from JSON, `plain` turns it into JSON again."""
-
-    def __init__(self, path: Path, parse: Callable[[Any, str], T], plain: Callable[[T], Row]):
-        self.path, self._parse, self._plain = path, parse, plain
-        if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
-            os.truncate(path, content.rfind(b"\n") + 1)
-        self._file = path.open("ab", buffering=0)
-
-    def append(self, rows: Iterable[T]) -> None:
-        """Add rows with one write, so that a kill leaves at most one incomplete line."""
-        write_all(self._file, self.path, b"".join(_line(self._plain(row)) for row in rows))
-
-    def rows(self) -> list[T]:
-        return read_rows(self.path, self._parse)
-
-    def keep(self, wanted: Callable[[T], bool]) -> None:
-        """Drop every row that is not wanted; the others keep their bytes. Cutting off an end needs no room."""
-        self._file.close()
-        lines = self.path.read_bytes().splitlines(keepends=True)
-        kept = [line for line, row in zip(lines, self.rows(), strict=True) if wanted(row)]
-        if kept == lines[: len(kept)]:
-            os.truncate(self.path, sum(map(len, kept)))
-        else:
-            write_atomic(self.path, b"".join(kept))
-        self._file = self.path.open("ab", buffering=0)
-
-    def sync(self) -> None:
-        """Put everything appended so far on the disk; called before a checkpoint that counts on it."""
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _line(row: Row) -> bytes:
-    return (json.dumps({k: _finite(v) for k, v in row.items()}, allow_nan=False) + "\n").encode()
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _full(path: Path, error: OSError) -> UserError:
     reason = (error.strerror or str(error)).lower()
     cure = "nothing earlier is lost: make room and run the same command again"
@@ -145,6 +55,8 @@ def replacing(path: Path) -> Iterator[Path]:
     # The process id keeps two writers of the same file apart.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        remove_leftovers(path.parent, path.name)
+        temporary.unlink(missing_ok=True)  # were it a link, writing would go to its target
         yield temporary
         move_into_place(temporary, path)
     except OSError as error:
@@ -152,6 +64,29 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove temporary files of `replacing` whose process was killed: those of the file `name`, or all in a folder."""
+    for left in folder.glob(".*.tmp"):
+        begin, _, pid = left.name.removesuffix(".tmp").rpartition(".")
+        of = begin.lstrip(".")  # of a temporary file's temporary file, too
+        mine = pid.isdecimal() and pid.isascii() and (name is None or of == name or of.startswith(f"{name}."))
+        if of and mine and not _is_running(int(pid)):
+            with contextlib.suppress(OSError):
+                left.unlink()
+
+
+def _is_running(pid: int) -> bool:
+    if os.name == "nt" or pid == os.getpid():
+        return True  # Windows has no harmless question, and does not remove open files anyway
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def move_into_place(temporary: Path, path: Path) -> None:
@@ -175,6 +110,12 @@ def write_all(file: IO[bytes], path: Path, content: bytes) -> None:
         raise _full(path, error) from error
 
 
+def require_no_link(folder: Path) -> None:
+    """Raise if a folder inside a run directory is a link: what is written there would end up elsewhere."""
+    if folder.is_symlink():
+        raise UserError(f"{folder}: is a link, which is not followed here; remove it or choose another folder")
+
+
 def make_folder(folder: Path) -> Path:
     """Make a folder with its parents, or say in one line why that is impossible."""
     try:
@@ -184,12 +125,34 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def read_text(path: Path) -> str:
-    """The text of a small file, or one line that says why it cannot be read."""
+def open_plain(path: Path, mode: str, *, buffering: int = -1, follow: bool = False) -> IO[bytes]:
+    """Open a plain file ("rb", "r+b", or "a+b", which makes it). Anything else of that name is one line: a folder, a
+    device, a pipe (on which opening would wait), and, unless `follow`, a link."""
+    flags = {"rb": os.O_RDONLY, "r+b": os.O_RDWR, "a+b": os.O_RDWR | os.O_APPEND | os.O_CREAT}[mode]
+    if not follow and path.is_symlink():
+        raise UserError(f"{path}: is a link, which is not followed here; put the file itself there, or remove the link")
+    for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY", *(() if follow else ("O_NOFOLLOW",))):
+        flags |= getattr(os, name, 0)
+    handle = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise UserError(f"{path}: not a plain file; remove it")
+    return os.fdopen(handle, mode, buffering)
+
+
+def read_bytes(path: Path, limit: int, *, follow: bool = False) -> bytes:
+    """All of a plain file of at most `limit` bytes; a missing one is a FileNotFoundError, all else is one line."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with open_plain(path, "rb", follow=follow) as file:
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(limit + 1) if size <= limit else b""
+    except FileNotFoundError:
+        raise
+    except OSError as error:
         raise UserError(f"{path}: cannot be read ({_reason(error)})") from error
+    if size > limit or len(content) > limit:
+        raise UserError(f"{path}: has more than {limit / 2**20:g} MiB, too much for what it should be; restore it")
+    return content
 
 
 def sha256(path: Path) -> str:
@@ -252,7 +215,7 @@ def _reason(error: Exception) -> str:
 class Lock:
     """A held lock file. Closing it, or the end of the process however it ends, frees it."""
 
-    def __init__(self, path: Path, file: IO[str]):
+    def __init__(self, path: Path, file: IO[bytes]):
         self._path, self._file = path, file
 
     def __enter__(self) -> "Lock":
@@ -287,14 +250,14 @@ def _try_lock(path: Path) -> "Lock | str":
     """The lock, or the name of the process that has it."""
     while True:
         try:
-            file = path.open("a+")
+            file = open_plain(path, "a+b", buffering=0)
         except OSError as error:
             raise UserError(f"{path}: cannot be written ({_reason(error)}); choose another folder") from error
         try:
             _lock_file(file)
         except OSError:
             file.seek(0)
-            owner = file.read().strip() or "another process"
+            owner = file.read(80).decode(errors="replace").strip() or "another process"
             file.close()
             return owner
         if _has_name(path, file):
@@ -302,12 +265,11 @@ def _try_lock(path: Path) -> "Lock | str":
         file.close()
     with contextlib.suppress(OSError):  # the owner's name is a courtesy; a full disk must not turn it into an error
         file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
+        file.write(f"process {os.getpid()}".encode())
     return Lock(path, file)
 
 
-def _has_name(path: Path, file: IO[str]) -> bool:
+def _has_name(path: Path, file: IO[bytes]) -> bool:
     """Whether the locked file still is the one at `path`: the previous owner removes it before freeing it."""
     if sys.platform == "win32":
         return True
@@ -317,7 +279,7 @@ def _has_name(path: Path, file: IO[str]) -> bool:
         return False
 
 
-def _lock_file(file: IO[str]) -> None:
+def _lock_file(file: IO[bytes]) -> None:
     if sys.platform == "win32":
         import msvcrt
 
@@ -326,48 +288,3 @@ def _lock_file(file: IO[str]) -> None:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-# Typed JSON -----------------------------------------------------------------------------------------------------------
-
-
-def typed(value: Any, kind: Any, where: str) -> Any:
-    """A JSON value as the annotated type `kind` (dataclasses included), or a `UserError` that begins with `where`.
-
-    Keys that a dataclass does not have are ignored; lists become tuples.
-    """
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        return value
-    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
-        return _typed_fields(value, kind, where)
-    if origin in (typing.Union, UnionType):
-        options = [option for option in args if option is not NoneType]
-        return None if value is None and NoneType in args else typed(value, options[0], where)
-    if origin is dict and isinstance(value, dict):
-        return {key: typed(entry, args[1], f"{where}.{key}") for key, entry in value.items()}
-    if origin is tuple and isinstance(value, list):
-        return tuple(typed(entry, args[0], where) for entry in value)
-    if kind is float and type(value) in (int, float):
-        return float(value)
-    if isinstance(kind, type) and type(value) is kind:
-        return value
-    raise UserError(f"{where} is {json.dumps(value)[:60]}; expected {_in_words(kind)}")
-
-
-def _typed_fields(value: dict[str, Any], kind: Any, where: str) -> Any:
-    types, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
-    for field in fields:
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and field.name not in value:
-            raise UserError(f"{where}.{field.name} is missing")
-    present = [field.name for field in fields if field.name in value]
-    return kind(**{name: typed(value[name], types[name], f"{where}.{name}") for name in present})
-
-
-def _in_words(kind: Any) -> str:
-    if dataclasses.is_dataclass(kind) or typing.get_origin(kind) is dict:
-        return "an object"
-    if typing.get_origin(kind) is tuple:
-        return "a list"
-    return {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))

@@ -10,6 +10,7 @@ the states `s`, with gradients already stopped wherever the representation does 
 
 import abc
 import dataclasses
+import math
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -304,13 +305,23 @@ def with_options(part: Part, **options: Any) -> Part:
     return dataclasses.replace(part, **options)
 
 
+SIZES = ("hidden", "dim", "latent", "flow_steps")
+WIDEST = 1 << 20  # of a layer or a vector
+
+
 def check_choices(options: Any) -> None:
-    """Refuse a value that is not among the choices of a `Literal` field."""
+    """Refuse a value that is not among the choices of a `Literal` field, a number that is not finite, and a size that
+    no network can have."""
     types = typing.get_type_hints(type(options))
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if typing.get_origin(types[field.name]) is Literal and value not in typing.get_args(types[field.name]):
             raise unknown(field.name, str(value), typing.get_args(types[field.name]))
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, float) and not math.isfinite(number):
+                raise UserError(f"{field.name} is {number}; expected a finite number")
+            if field.name in SIZES and not 1 <= number <= WIDEST:
+                raise UserError(f"{field.name} is {number}; expected a whole number from 1 to {WIDEST:,}")
 
 
 def check_expectile(value: float) -> None:

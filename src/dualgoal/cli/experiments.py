@@ -7,6 +7,7 @@ from typing import Annotated
 from dualgoal.bench.options import Options
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb
+from dualgoal.interface import WIDEST
 from dualgoal.paper.lightsout import Experiment
 
 
@@ -22,8 +23,10 @@ class Theory(Verb):
     """Draw distance fields into this folder instead."""
 
     def run(self) -> None:
+        from dualgoal.runs.config import check_range
         from dualgoal.theory import checks
 
+        check_range("seed", self.seed, 0)
         checks.check_and_print(json=self.json, seed=self.seed, plot=self.plot)
 
 
@@ -54,5 +57,10 @@ class Bench(Options, Verb):
 
     def run(self) -> None:
         from dualgoal.bench import measure
+        from dualgoal.runs.config import check_range
 
+        for name in ("seeds", "batches", "widths"):
+            for number in getattr(self, name):
+                check_range(name, number, 1, WIDEST)
+        check_range("seconds", self.seconds, 0, 86_400)
         measure.run_bench(self)

@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import shutil
+import typing
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dualgoal import machine
+from dualgoal import jsons, machine
 from dualgoal.collect import behaviours, experts
 from dualgoal.data import npz, origin
 from dualgoal.data.origin import FileFacts, Item, Origin, Plan
@@ -32,9 +33,7 @@ from dualgoal.files import (
     make_folder,
     move_into_place,
     os_errors_in_one_line,
-    read_text,
     sha256,
-    typed,
     write_atomic,
 )
 from dualgoal.progress import Rate, bar, counted
@@ -151,8 +150,8 @@ def _read_plan(parts: Path) -> Plan | None:
     if not path.is_file():
         return None
     try:
-        return typed(json.loads(read_text(path)), Plan, "plan")
-    except ValueError as problem:
+        return jsons.typed(jsons.read(path), Plan, "plan")
+    except UserError as problem:
         raise UserError(f"{path}: not readable ({problem}); remove that folder") from problem
 
 
@@ -208,7 +207,7 @@ def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
         )
         for item in picked:
             with npz.Archive(_part(parts, item)) as part:
-                counts.update(json.loads(part.read("counts").tobytes()))
+                counts.update(_counts(part))
     record = Origin(
         task=plan.task, source="generated", collector=_collector_name(plan.task), seed=plan.seed,
         versions=plan.versions, shadow_size=plan.shadow_size,
@@ -217,6 +216,13 @@ def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
     move_into_place(parts / files.val.name, files.val)
     origin.write(files, record)
     move_into_place(parts / files.train.name, files.train)
+
+
+def _counts(part: npz.Archive) -> dict[str, int]:
+    """How often what happened in one episode."""
+    where = f"{part.path}: 'counts'"
+    content = part.read("counts", limit=jsons.LINE_LIMIT).tobytes()
+    return typing.cast(dict[str, int], jsons.typed(jsons.decode(content, where), dict[str, int], where))
 
 
 def _join_split(plan: Plan, parts: Path, picked: list[Item], file: Path) -> dict[str, str]:

@@ -2,12 +2,22 @@
 
 import hashlib
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from dualgoal import files
+from dualgoal import files, jsons
 from dualgoal.data import npz
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is recorded next to a map: its source, and when the map was written, so that a later change shows."""
+
+    file: str
+    sha256: str  # of the source
+    mtime_ns: int  # of the map
 
 
 def observations(archive: npz.Archive) -> tuple[np.ndarray, str]:
@@ -16,9 +26,21 @@ def observations(archive: npz.Archive) -> tuple[np.ndarray, str]:
     files.make_folder(array_path.parent)
     # Held while looking as well: another process may be building this map, or removing it because the file changed.
     with files.locked(lock_path, wait=True):
-        if not (array_path.is_file() and digest_path.is_file()):
-            _build(archive, array_path, digest_path)
-        return np.load(array_path, mmap_mode="r"), json.loads(files.read_text(digest_path))["sha256"]
+        found = _usable(archive, array_path, digest_path)
+        return found or _build(archive, array_path, digest_path)
+
+
+def _usable(archive: npz.Archive, array_path: Path, digest_path: Path) -> tuple[np.ndarray, str] | None:
+    """The map that is there, unless it is not the one that was written, or not what the archive holds."""
+    try:
+        facts: Facts = jsons.typed(jsons.read(digest_path), Facts, "map")
+        mapped = np.load(array_path, mmap_mode="r")
+        written = array_path.stat().st_mtime_ns
+    except (OSError, ValueError, EOFError):  # damaged or half of it: it is made again
+        return None
+    member = archive.members["observations"]
+    same = mapped.shape == member.shape and mapped.dtype == member.dtype and written == facts.mtime_ns
+    return (mapped, facts.sha256) if same else None
 
 
 def _paths(file: Path) -> tuple[Path, Path, Path]:
@@ -30,7 +52,7 @@ def _paths(file: Path) -> tuple[Path, Path, Path]:
     return folder / f"{place}-{stamp}.npy", folder / f"{place}-{stamp}.json", folder / f".{place}.lock"
 
 
-def _build(archive: npz.Archive, array_path: Path, digest_path: Path) -> None:
+def _build(archive: npz.Archive, array_path: Path, digest_path: Path) -> tuple[np.ndarray, str]:
     folder, place = array_path.parent, array_path.stem.split("-")[0]
     for outdated in (*folder.glob(f"{place}-*"), *folder.glob(f".{place}-*")):
         outdated.unlink(missing_ok=True)
@@ -38,5 +60,6 @@ def _build(archive: npz.Archive, array_path: Path, digest_path: Path) -> None:
     files.require_disk(folder, needed, f"{archive.path.name}: its images", "set DUALGOAL_CACHE to a larger disk")
     with files.replacing(array_path) as temporary:
         archive.unpack("observations", temporary)
-    facts = {"file": str(archive.path), "sha256": files.sha256(archive.path)}
-    files.write_atomic(digest_path, json.dumps(facts).encode())
+    facts = Facts(str(archive.path), files.sha256(archive.path), array_path.stat().st_mtime_ns)
+    files.write_atomic(digest_path, json.dumps(asdict(facts)).encode())
+    return np.load(array_path, mmap_mode="r"), facts.sha256

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal import jsons
 from dualgoal.data.paths import SPLITS, DatasetFiles
 from dualgoal.errors import UserError
-from dualgoal.files import read_text, typed, write_atomic
+from dualgoal.files import write_atomic
 
 Item = tuple[str, int]  # split and number of an episode
 
@@ -95,13 +96,12 @@ def read(files: DatasetFiles) -> Origin:
     if not path.is_file():
         return Origin()
     cure = "correct it, or remove the file and make the dataset again"
-    text = read_text(path)
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise UserError(f"{path}: not readable as JSON ({problem}); {cure}") from problem
+        value = jsons.read(path, follow=True)
+    except UserError as problem:
+        raise UserError(f"{problem}; {cure}") from problem
     try:
-        return typed(value, Origin, "origin")
+        return jsons.typed(value, Origin, "origin")
     except UserError as problem:
         raise UserError(f"{path}: {str(problem).removeprefix('origin.')}; {cure}") from problem
 

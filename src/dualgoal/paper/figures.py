@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal.files import replacing
 from dualgoal.paper import comparison, stats, tables
 from dualgoal.paper.comparison import NOISY, FilledTable
 from dualgoal.paper.formats import short
@@ -140,7 +141,9 @@ def _save(figure: Any, path: Path) -> Path:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "dualgoal"}):  # otherwise names inside an SVG differ from run to run
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        kind = path.suffix.removeprefix(".")
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return path
 
 

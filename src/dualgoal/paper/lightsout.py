@@ -77,6 +77,8 @@ class Experiment:
         """
         from dualgoal.runs import config
 
+        for name, least in (("trajectories", 1), ("length", 1), ("data_seed", 0), ("anchor_seed", 0)):
+            config.check_range(name, getattr(self, name), least)
         if self.rep not in REPS:
             raise unknown("representation for Lights Out", self.rep, REPS)
         every = self.eval_every or max(1, self.steps // 10)

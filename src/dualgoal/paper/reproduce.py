@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dualgoal.errors import UserError
-from dualgoal.files import Journal, write_atomic
+from dualgoal.files import write_atomic
+from dualgoal.jsons import Journal
 from dualgoal.paper import comparison, families, figures, formats, row_files, tables
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config, directory, rows

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dualgoal import jsons
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.paper import tables
@@ -133,9 +134,9 @@ def save(record: Record, folder: Path) -> Path:
 def load(path: Path) -> Record:
     """Read one row file; an unreadable one is refused in one line."""
     try:
-        content = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a row file ({error}); {REMEDY}") from error
+        content = jsons.read(Path(path), follow=True)
+    except (OSError, UserError) as error:
+        raise UserError(f"{path}: not a row file ({str(error).removeprefix(f'{path}: ')}); {REMEDY}") from error
     return Record.from_json(content, str(path))
 
 

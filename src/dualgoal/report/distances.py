@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal import jsons
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
@@ -196,8 +197,8 @@ def save(path: str | Path, **options: Any) -> Path:
 def kept(path: Path) -> Table | None:
     """The table in a run directory, if it is valid and of the newest checkpoint (or there is no checkpoint)."""
     try:
-        table = json.loads((path / FILE).read_bytes())
-    except (OSError, ValueError, RecursionError):
+        table = jsons.read(path / FILE)
+    except (OSError, UserError):
         return None
     there = directory.steps(path)
     return table if valid(table) and (not there or there[-1] == table["step"]) else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dualgoal.files import Row
+from dualgoal.jsons import Row
 from dualgoal.runs import config, directory
 from dualgoal.runs.config import Run
 from dualgoal.runs.rows import EvalRow, Scores, scores
@@ -60,7 +60,8 @@ class RunView:
 
     def videos(self) -> list[Path]:
         """The films of this run."""
-        return sorted(p for p in (self.path / VIDEOS).glob("*.mp4") if p.is_file())
+        folder = self.path / VIDEOS
+        return [] if folder.is_symlink() else sorted(folder.glob("*.mp4"))
 
     def last_change(self) -> datetime.date:
         """The day (UTC) of the last evaluation, or of the configuration if there is none."""

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal.errors import UserError
+from dualgoal.files import read_bytes
 from dualgoal.paper import formats, stats, tables
 from dualgoal.paper.comparison import Cell, FilledTable
 from dualgoal.paper.figures import Curve, learning_curve
@@ -231,11 +233,12 @@ def films(runs: Sequence[Shown], problems: list[str]) -> Markup | None:
         newest = max((path.name.split("-seed")[0] for path in videos), default="")
         for path in (p for p in videos if p.name.startswith(newest)):
             try:
-                content = path.read_bytes()
-            except OSError as error:
-                problems.append(f"{run.view.path}: {path.name} cannot be read ({error.strerror})")
+                size = path.lstat().st_size
+                content = read_bytes(path, left) if size <= left else b""
+            except (OSError, UserError) as error:
+                problems.append(f"{run.view.path}: {path.name} left out: {error}")
                 continue
-            if len(content) > left:
+            if size > left:
                 limit = f"a page holds {FILM_LIMIT >> 20} MB of films"
                 problems.append(f"{run.view.path}: {path.name} left out, {limit}")
                 continue

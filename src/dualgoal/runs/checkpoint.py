@@ -6,6 +6,7 @@ checked in constant memory, then names, shapes and types are compared with what 
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +15,15 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from dualgoal import files, jsons
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.runs.config import canonical
 
 Arrays = dict[str, np.ndarray]
+
+
+FACTS_LIMIT = 1 << 16  # bytes of a checkpoint's JSON
 
 
 class Shape(NamedTuple):
@@ -37,13 +42,15 @@ _NAMES |= {"I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16"
 _NAMES |= {"BOOL": "bool"}
 
 
-def write(path: Path, arrays: Mapping[str, np.ndarray], **facts: Any) -> None:
-    """Write `path` (…safetensors) and its JSON. `facts` are JSON values that go into the JSON."""
+def write(path: Path, arrays: Mapping[str, np.ndarray], *, sealed: bool = True, **facts: Any) -> None:
+    """Write `path` (…safetensors) and its JSON. `facts` are JSON values that go into the JSON; `sealed` adds a hash of
+    them, which `facts` below asks for."""
     # C order first: safetensors silently writes wrong data for strided arrays.
     content = safetensors.numpy.save({k: np.asarray(v, order="C") for k, v in arrays.items()})
     write_atomic(path, content)
     facts |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    facts["check"] = _check(facts)
+    if sealed:
+        facts["check"] = _check(facts)
     write_atomic(path.with_suffix(".json"), (json.dumps(facts, indent=1, sort_keys=True) + "\n").encode())
 
 
@@ -51,10 +58,10 @@ def facts(path: Path) -> dict[str, Any]:
     """The JSON file of a checkpoint, itself protected by a hash."""
     file = path.with_suffix(".json")
     try:
-        found = json.loads(file.read_bytes())
-        intact = isinstance(found, dict) and found.get("check") == _check(found)
-    except (OSError, ValueError) as error:
+        found = jsons.read(file, limit=FACTS_LIMIT)
+    except (OSError, UserError) as error:
         raise Damaged(f"{file.name} cannot be read") from error
+    intact = isinstance(found, dict) and found.get("check") == _check(found)
     if not intact:
         raise Damaged(f"{file.name} is damaged")
     return found
@@ -65,26 +72,30 @@ def read(path: Path, expected: Mapping[str, Shape] | None = None) -> Arrays:
     verify(path)
     if expected is not None:
         fits(path, expected)
-    return safetensors.numpy.load(path.read_bytes())
+    return safetensors.numpy.load(files.read_bytes(path, path.stat().st_size))
 
 
 def verify(path: Path) -> None:
     """See that the file is the one its JSON describes, every bit of it, in constant memory."""
     known = facts(path)
     try:
-        size = path.stat().st_size
-        if size != known["bytes"]:
-            raise Damaged(f"{path.name} has {size} bytes instead of {known['bytes']}")
-        with path.open("rb") as file:
+        with files.open_plain(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != known.get("bytes"):
+                raise Damaged(f"{path.name} has {size} bytes instead of {known.get('bytes')}")
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
+    except (OSError, UserError) as error:
         raise Damaged(f"{path.name} cannot be read") from error
-    if digest != known["sha256"]:
+    if digest != known.get("sha256"):
         raise Damaged(f"{path.name} does not match its SHA-256")
 
 
 def fits(path: Path, expected: Mapping[str, Shape]) -> None:
     """Compare names, shapes and types with the file's header before any array is made."""
+    try:
+        files.open_plain(path, "rb").close()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); restore it or train again") from error
     try:
         with safetensors.safe_open(str(path), framework="numpy") as file:
             found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118

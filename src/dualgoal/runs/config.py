@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal
@@ -20,6 +21,9 @@ from dualgoal.errors import UserError, unknown
 from dualgoal.interface import Algorithm, Representation
 
 Precision = machine.PrecisionOption
+
+MOST = 2**31 - 1  # steps are counted in 32 bits, and so is everything else
+MOST_STOPS = 1_000_000
 
 # Fields that decide how often something is written, not what is computed.
 INERT = frozenset({"save_every"})
@@ -84,8 +88,7 @@ class Run:
     @property
     def id(self) -> str:
         """Twelve hexadecimal digits over everything that changes the result."""
-        fields = {k: v for k, v in to_dict(self).items() if k not in INERT}
-        return hashlib.sha256(canonical(fields).encode()).hexdigest()[:12]
+        return id_of(to_dict(self))
 
     @property
     def has_policy(self) -> bool:
@@ -103,11 +106,14 @@ class Run:
 
 def _check(run: Run) -> None:
     for name in ("steps", "batch_size", "log_every", "save_every"):
-        if getattr(run, name) < 1:
-            raise UserError(f"{name} is {getattr(run, name)}; expected at least 1")
+        check_range(name, getattr(run, name), 1)
     for name in ("eval_every", "episodes", "goal_noise", "action_noise"):
-        if getattr(run, name) < 0:
-            raise UserError(f"{name} is {getattr(run, name)}; expected 0 or more")
+        check_range(name, getattr(run, name), 0)
+    if run.steps // min(run.log_every, run.save_every, run.eval_every or run.steps) > MOST_STOPS:
+        raise UserError(f"more than {MOST_STOPS:,} logs, checkpoints or evaluations; make them rarer")
+    # The command line builds a run for its defaults before the task is known.
+    if isinstance(run.task, str) and (run.task in ("", ".", "..") or {"/", "\\", "\0"} & set(run.task)):
+        raise UserError(f"'{run.task}' cannot be the name of a task, which is also that of a folder")
     for name, low, high in (("discount", 0, 1), ("tau", 0, 1.000001), ("lr", 0, math.inf)):
         if not low < getattr(run, name) < high:
             raise UserError(f"{name} is {getattr(run, name)}; expected a number in ({low}, {round(high, 3)})")
@@ -121,9 +127,22 @@ def _check(run: Run) -> None:
             raise unknown(name, str(getattr(run, name)), known)
 
 
+def check_range(name: str, value: float, least: float, most: float = MOST) -> None:
+    """Refuse a number outside [least, most], and NaN."""
+    if not least <= value <= most:
+        bound = f"at least {least}" if value < least else f"at most {most:,}"
+        raise UserError(f"{name} is {value}; expected {bound}")
+
+
 def canonical(value: Any) -> str:
     """JSON with one spelling per value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def id_of(values: Mapping[str, Any]) -> str:
+    """The id of a configuration given as JSON values."""
+    fields = {k: v for k, v in values.items() if k not in INERT}
+    return hashlib.sha256(canonical(fields).encode()).hexdigest()[:12]
 
 
 def to_dict(run: Run) -> dict[str, Any]:

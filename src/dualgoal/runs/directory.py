@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dualgoal import jsons
 from dualgoal.errors import UserError
-from dualgoal.files import Journal, Row, json_object, locked, usable_rows, write_atomic
+from dualgoal.files import locked, remove_leftovers, require_no_link, write_atomic
+from dualgoal.jsons import Journal, Row, json_object, usable_rows
 from dualgoal.runs import checkpoint, config, rows
 from dualgoal.runs.checkpoint import Arrays, Damaged, Shape
 from dualgoal.runs.config import Run
@@ -29,6 +31,7 @@ CHECKPOINTS = "checkpoints"
 LOCK = "lock"
 
 KEEP_LAST = 2
+CONFIG_LIMIT = 1 << 20  # bytes; a real one has about 3,000
 
 
 def default_folder(run: Run, root: str | Path = "runs") -> Path:
@@ -49,25 +52,32 @@ class Recorded:
 def read(path: str | Path) -> Recorded:
     """The configuration and the facts of a run directory, or one line that names the file and the field at fault."""
     content = read_config(path)
-    return Recorded(config.from_dict(content["run"]), RunFacts.from_json(content, str(Path(path) / CONFIG)))
+    return Recorded(_run(path, content), RunFacts.from_json(content, str(Path(path) / CONFIG)))
 
 
 def read_run(path: str | Path) -> Run:
     """The configuration of a run directory alone."""
-    return config.from_dict(read_config(path)["run"])
+    return _run(path, read_config(path))
+
+
+def _run(path: str | Path, content: Mapping[str, Any]) -> Run:
+    """The configuration, if it is still the one that its id was made from. The id covers what the file says, not the
+    options that have been added to the program since."""
+    run, known = config.from_dict(content["run"]), content.get("id")
+    if known is not None and known != config.id_of(content["run"]):
+        raise UserError(f"{Path(path) / CONFIG}: edited after the run began (its id does not fit); restore the file")
+    return run
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
     """config.json of a run directory as plain values, with 'run' checked to be an object."""
     target = Path(path) / CONFIG
     try:
-        content = json.loads(target.read_bytes())
+        content = jsons.read(target, limit=CONFIG_LIMIT)
     except FileNotFoundError as error:
         raise UserError(f"{path}: not a run directory (no {CONFIG}); give the folder that --out named") from error
-    except OSError as error:
-        raise UserError(f"{target}: cannot be read ({error.strerror or error})") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{target}: not JSON; restore the file or train into a new directory") from error
+    except UserError as error:
+        raise UserError(f"{error}; restore the file or train into a new directory") from error
     if not isinstance(content, dict) or not isinstance(content.get("run"), dict):
         raise UserError(f"{target}: no 'run' in it; restore the file or train into a new directory")
     return content
@@ -98,7 +108,7 @@ def inspect(path: str | Path) -> Found:
             return None
 
     content = attempt(lambda: read_config(path)) or {}
-    run = attempt(lambda: config.from_dict(content["run"])) if content else None
+    run = attempt(lambda: _run(path, content)) if content else None
     facts = attempt(lambda: RunFacts.from_json(content, str(path / CONFIG))) if content else None
     found = {name: usable_rows(path / name, EvalRow.from_json) for name in (EVALUATIONS, NOISY_EVALUATIONS)}
     metrics, problem = usable_rows(path / METRICS, metric)
@@ -128,7 +138,9 @@ def evaluations(path: str | Path) -> list[EvalRow]:
 def missing_evaluations(path: str | Path, steps: Iterable[int], seeds: Iterable[int]) -> list[int]:
     """Those of `steps` whose evaluation lacks a goal of one of `seeds`."""
     goals = read(path).facts.goals
-    return rows.missing(evaluations(path), steps=steps, seeds=seeds, goals=goals or 0)
+    if not goals:
+        return list(steps)  # nobody knows of how many goals an evaluation consists
+    return rows.missing(evaluations(path), steps=steps, seeds=seeds, goals=goals)
 
 
 class Store:
@@ -140,9 +152,12 @@ class Store:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{path}: cannot be made a folder ({error.strerror}); choose another --out") from error
+        require_no_link(self.checkpoints)
         self._lock = locked(self.path / LOCK)
         try:
             self._claim(facts)
+            for folder in (self.path, self.checkpoints):
+                remove_leftovers(folder)
             self.metrics = Journal(self.path / METRICS, metric, dict)
             self.evals = Journal(self.path / EVALUATIONS, EvalRow.from_json, EvalRow.to_json)
             self.timing = Journal(self.path / TIMING, json_object, dict)
@@ -166,7 +181,7 @@ class Store:
     def _claim(self, facts: RunFacts) -> None:
         """Write config.json for a new run; for an old one, see that this is the same run on the same data."""
         target = self.path / CONFIG
-        if target.exists():
+        if os.path.lexists(target):
             _require_same(self.path, self.run, facts, self.warn)
             return
         content = {"run": config.to_dict(self.run), "id": self.run.id, **facts.to_json()}
@@ -181,11 +196,12 @@ class Store:
             checkpoint.write(target, arrays, step=step, run=self.run.id)
         self.prune({*keep, step})
 
-    def load(self, step: int, expected: Mapping[str, Shape]) -> Arrays:
-        """The arrays of one checkpoint; raises `Damaged`."""
+    def load(self, step: int, expected: Mapping[str, Shape] | None) -> Arrays:
+        """The arrays of one checkpoint; raises `Damaged`, and a `UserError` if it belongs to another run or step."""
+        require_own(self.path, step)
         return checkpoint.read(checkpoint_path(self.path, step), expected)
 
-    def newest(self, expected: Mapping[str, Shape], before: int | None = None) -> tuple[int, Arrays] | None:
+    def newest(self, expected: Mapping[str, Shape] | None, before: int | None = None) -> tuple[int, Arrays] | None:
         """The newest intact checkpoint (below `before`); damaged ones are named, set aside and passed over."""
         for step in reversed([s for s in steps(self.path) if before is None or s < before]):
             try:
@@ -232,8 +248,10 @@ def steps(path: Path) -> list[int]:
 
 
 def _numbers(path: Path, ending: str) -> list[int]:
-    names = [p.stem.removeprefix("step-") for p in (Path(path) / CHECKPOINTS).glob(f"step-*{ending}")]
-    return sorted(int(n) for n in names if n.isdigit())
+    folder = Path(path) / CHECKPOINTS
+    require_no_link(folder)
+    names = [p.stem.removeprefix("step-") for p in folder.glob(f"step-*{ending}")]
+    return sorted(int(n) for n in names if re.fullmatch("[0-9]{9,12}", n, re.ASCII))
 
 
 def choose_step(path: Path, step: int | None = None) -> int:
@@ -244,11 +262,23 @@ def choose_step(path: Path, step: int | None = None) -> int:
     problem = "no checkpoint yet; train first"
     for candidate in reversed(known) if step is None else [step]:
         try:
+            require_own(path, candidate)
             checkpoint.verify(checkpoint_path(path, candidate))
             return candidate
         except Damaged as damage:
             problem = f"checkpoint {damage}"
     raise UserError(f"{path}: {problem}")
+
+
+def require_own(path: Path, step: int) -> None:
+    """Raise if the checkpoint of `step` was made by another run or at another step: copied here, or renamed."""
+    target = checkpoint_path(path, step)
+    known, content = checkpoint.facts(target), read_config(path)
+    # A newer version of the program may have more options, which give a continued run another id.
+    own = {content.get("id"), config.from_dict(content["run"]).id}
+    if known.get("step") != step or known.get("run") not in own:
+        made = f"run {known.get('run')} at step {known.get('step')}"
+        raise UserError(f"{target}: belongs to {made}, not to this run at step {step}; remove it or restore its name")
 
 
 def choose_seeds(path: Path, run: Run, seeds: Sequence[int] | None = None) -> tuple[int, ...]:

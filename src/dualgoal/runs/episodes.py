@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualgoal.errors import UserError
+from dualgoal.files import replacing, require_no_link
 
 BLOCK = 5  # episodes that share one call of the policy; part of the protocol, see above
 VIDEO_EPISODE = 900_000  # the number of the filmed episode, which is never one that counts
@@ -103,6 +104,7 @@ def write_video(path: Path, frames: list[np.ndarray]) -> None:
     """An mp4 of 30 frames a second. The encoder is started directly: imageio would fork a process full of threads."""
     import imageio_ffmpeg
 
+    require_no_link(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     height, width = (n - n % 2 for n in frames[0].shape[:2])  # the codec wants even sizes
     raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", "30", "-i", "-"]
@@ -110,6 +112,7 @@ def write_video(path: Path, frames: list[np.ndarray]) -> None:
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *raw, *coded]
     pictures = [np.ascontiguousarray(f[:height, :width], np.uint8) for f in frames]
     content = b"".join(picture.tobytes() for picture in pictures)
-    done = subprocess.run([*command, str(path)], input=content, capture_output=True)
-    if done.returncode:
-        raise UserError(f"{path}: not written ({done.stderr.decode(errors='replace').strip()[-200:]})")
+    with replacing(path) as temporary:
+        done = subprocess.run([*command, "-f", "mp4", str(temporary)], input=content, capture_output=True)
+        if done.returncode:
+            raise UserError(f"{path}: not written ({done.stderr.decode(errors='replace').strip()[-200:]})")

@@ -16,7 +16,7 @@ from dualgoal.envs import registry
 from dualgoal.envs.versions import Mismatch, mismatches
 from dualgoal.errors import UserError
 from dualgoal.runs import directory
-from dualgoal.runs.config import Run
+from dualgoal.runs.config import Run, check_range
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode
 from dualgoal.runs.rows import EvalRow
 from dualgoal.runs.worker import ENVIRONMENT, Job, Player
@@ -156,6 +156,10 @@ def evaluate(
     `random` acts uniformly at random instead: what a score has to be compared with.
     """
     path = Path(path)
+    for name, given in (("goal_noise", goal_noise), ("action_noise", action_noise), ("eval_seed", eval_seed)):
+        check_range(name, given or 0, 0)
+    for name, given in (("episodes", episodes), ("workers", workers)):
+        check_range(name, 1 if given is None else given, 1)
     recorded = directory.read(path)
     run, facts = recorded.run, recorded.facts
     if not run.has_policy:
@@ -173,8 +177,7 @@ def evaluate(
         random=random,
         video=video,
     )
-    if conditions.episodes < 1:
-        raise UserError(f"episodes is {conditions.episodes}; give --episodes 1 or more")
+    check_range("episodes", conditions.episodes, 1)  # a run may have none
     with WorkerEvaluator(conditions, min(workers or machine.cores(), len(conditions.jobs(path, step)))) as evaluator:
         evaluator.submit(path, step)
         ((_, rows),) = evaluator.collect(wait=True)

@@ -5,14 +5,13 @@ the arrays says what they are. Nothing of this package is needed to use them: th
 NumPy.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dualgoal import files, jsons
 from dualgoal.errors import UserError
-from dualgoal.files import write_atomic
 from dualgoal.interface import Algorithm, Representation
 from dualgoal.nets.heads import Actor, Bottleneck, Dense, Embedding, Flow
 from dualgoal.runs import checkpoint, config, policy, trees
@@ -26,14 +25,25 @@ def export_policy(run: str | Path, out: str | Path, *, seed: int | None = None, 
     out = Path(out)
     if out.suffix != ".safetensors":
         raise UserError(f"{out}: the export is a safetensors file; give --out a name that ends in .safetensors")
+    _require_free(out)
     loaded = policy.load(run, seed, step)
     arrays, architecture = flatten(loaded)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    checkpoint.write(out, arrays, format=FORMAT, step=loaded.step)
-    facts = json.loads(out.with_suffix(".json").read_bytes()) | architecture
-    facts.pop("check")
-    write_atomic(out.with_suffix(".json"), (json.dumps(facts, indent=1, sort_keys=True) + "\n").encode())
+    files.make_folder(out.parent)
+    checkpoint.write(out, arrays, sealed=False, format=FORMAT, step=loaded.step, **architecture)
     return out
+
+
+def _require_free(out: Path) -> None:
+    """Raise if writing would replace anything but an earlier export: a run's config.json, a dataset's record, ..."""
+    beside = out.with_suffix(".json")
+    try:
+        found = jsons.read(beside)
+    except FileNotFoundError:
+        return
+    except UserError:
+        found = None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise UserError(f"{beside}: would be replaced, and it is not an export; choose another --out")
 
 
 def flatten(loaded: policy.Policy) -> tuple[Arrays, dict[str, Any]]:

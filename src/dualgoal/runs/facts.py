@@ -11,7 +11,7 @@ from typing import Any
 
 from dualgoal.data.dataset import Dataset
 from dualgoal.errors import UserError
-from dualgoal.files import typed
+from dualgoal.jsons import typed
 from dualgoal.machine import Hardware
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal import files
+from dualgoal import jsons
 from dualgoal.errors import UserError
 
 LAST = 3
@@ -70,12 +70,12 @@ def _number(values: Mapping[str, Any], name: str, where: str, kind: type) -> Any
 
 def read_rows(path: Path) -> list[EvalRow]:
     """The rows of an evaluation file such as eval.jsonl; a damaged file is an error, a missing one has none."""
-    return files.read_rows(path, EvalRow.from_json)
+    return jsons.read_rows(path, EvalRow.from_json)
 
 
 def usable_rows(path: Path) -> tuple[list[EvalRow], str | None]:
     """The rows that can be used, and one line about those that cannot: `read_rows` for damaged files."""
-    return files.usable_rows(path, EvalRow.from_json)
+    return jsons.usable_rows(path, EvalRow.from_json)
 
 
 def complete(rows: Iterable[EvalRow], goals: int) -> set[tuple[int, int]]:

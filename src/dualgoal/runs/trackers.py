@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dualgoal.errors import UserError, unknown
+from dualgoal.files import require_no_link
 from dualgoal.runs import config
 
 TRACKERS = ("tensorboard", "wandb")
@@ -63,6 +64,7 @@ def open_trackers(names: tuple[str, ...], folder: Path, run: config.Run, step: i
     for name in names:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
+        require_no_link(folder / name)
     made: list[Tracker] = []
     for name in dict.fromkeys(names):
         made.append(TensorBoard(folder, step) if name == "tensorboard" else WandB(folder, run))

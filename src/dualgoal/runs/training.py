@@ -23,7 +23,8 @@ from dualgoal.collect.find import load_data
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import registry, rendering, tasks
 from dualgoal.errors import UserError
-from dualgoal.files import Row, cache_folder
+from dualgoal.files import cache_folder
+from dualgoal.jsons import Row
 from dualgoal.loop import TrainingLoop, first_broken
 from dualgoal.runs import config, directory, evaluation, policy, resume, rows, trackers, trees
 from dualgoal.runs.config import Run
@@ -82,6 +83,8 @@ def train(
     `datasets` (training, validation) take the place of files, `evaluator` that of environments in worker processes.
     """
     out = Path(out)
+    if workers is not None:
+        config.check_range("workers", workers, 1)
     worker_cpus = machine.pin() if pin else None
     if run.deterministic:
         machine.ask_determinism()
