@@ -1,6 +1,8 @@
 """Own data: other names, other layouts, other libraries, all ending in the same two files."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -234,3 +236,56 @@ def tmp_path_with_broken_minari(tmp_path):
     (tmp_path / "broken" / "data").mkdir(parents=True)
     (tmp_path / "broken" / "data" / "metadata.json").write_text("{}")
     return tmp_path / "broken"
+
+
+STOP = """
+import os, sys
+from dualgoal import files
+from dualgoal.data import importing
+move, left = files.move_into_place, int(sys.argv[1])
+
+def moved(temporary, path):
+    global left
+    if not left:
+        os.kill(os.getpid(), 9)
+    left -= 1
+    move(temporary, path)
+
+files.move_into_place = moved
+importing.import_dataset(sys.argv[2], sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2, 3])
+def test_an_import_killed_anywhere_is_completed_by_the_same_command(tmp_path, moves):
+    source = tmp_path / "mine.npz"
+    np.savez(source, **flat(episodes()))
+    whole = importing.import_dataset(source, tmp_path / "whole")
+    out = tmp_path / "out"
+    done = subprocess.run([sys.executable, "-c", STOP, str(moves), str(source), str(out)], capture_output=True)
+    assert done.returncode == -9, done.stderr
+    again = importing.import_dataset(source, out)
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == {p.name: p.read_bytes() for p in whole.parent.iterdir()}
+    assert importing.import_dataset(source, out) == again, "a finished import is not an error"
+    for other in ({"scale_actions": True}, {"keys": {"actions": "observations"}}):
+        with pytest.raises(UserError, match="already there"):
+            importing.import_dataset(source, out, **other)
+
+
+def test_a_truncated_minari_dataset_is_one_line(tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    h5py = pytest.importorskip("h5py")
+    folder = tmp_path / "mine" / "data"
+    folder.mkdir(parents=True)
+    (folder / "metadata.json").write_text("{}")
+    with h5py.File(folder / "main_data.hdf5", "w") as file:
+        file.create_dataset("episode_0/actions", data=np.zeros((200, 2)))
+    whole = (folder / "main_data.hdf5").read_bytes()
+    for size in (0, 100, len(whole) // 2, len(whole) - 1):
+        (folder / "main_data.hdf5").write_bytes(whole[:size])
+        with pytest.raises(UserError, match="Minari cannot open it"):
+            importing.import_dataset(folder.parent, tmp_path / "out")
+    with h5py.File(folder / "main_data.hdf5", "w") as file:
+        file.create_dataset("episode_0/actions", (10,), "u1", external=[("/etc/passwd", 0, 10)])
+    with pytest.raises(UserError, match="'actions' is kept in another file, which is not opened"):
+        importing.import_dataset(folder.parent, tmp_path / "out")

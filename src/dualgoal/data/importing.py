@@ -16,7 +16,7 @@ from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.data.sources import Rows, Source
 from dualgoal.errors import UserError
-from dualgoal.files import locked, make_folder, os_errors_in_one_line, sha256
+from dualgoal.files import locked, make_folder, os_errors_in_one_line, replacing, sha256
 
 VALIDATION_EVERY = 10
 
@@ -43,6 +43,8 @@ def import_dataset(
     files = DatasetFiles(Path(out).expanduser(), name)
     if len(source.episodes) < 2:
         raise UserError(f"{src}: holds {len(source.episodes)} episode; at least 2 are needed, as one is for validation")
+    if _is_done(source, files, scale_actions):
+        return files.train
     _require_free(files)
     survey = _survey(source, scale_actions)
     make_folder(files.folder)
@@ -50,6 +52,20 @@ def import_dataset(
         _require_free(files)
         _write(source, survey, files)
     return files.train
+
+
+def _is_done(source: Source, files: DatasetFiles, scaled: bool) -> bool:
+    """Whether this very import is there already, whole; known for single files, of which the digest is recorded."""
+    if source.origin.imported_sha256 is None or not (files.train.is_file() and files.val.is_file()):
+        return False
+    found = origin.read(files)
+    asked = replace(source.origin, task=files.name, files=found.files, action_range=found.action_range)
+    digests = {file.name: sha256(file) for file in (files.train, files.val)}
+    return (
+        found == asked
+        and (found.action_range is not None) == scaled
+        and digests == {name: facts.sha256 for name, facts in found.files.items()}
+    )
 
 
 def _require_free(files: DatasetFiles) -> None:
@@ -130,17 +146,18 @@ def _tidy(name: str, observations: np.ndarray, actions: np.ndarray) -> Rows:
 
 
 def _write(source: Source, survey: Survey, files: DatasetFiles) -> None:
-    """Write both files, the training file last since its presence says that the dataset is there, and the record."""
+    """Write both files and the record. The training file gets its name last: its presence says that all is there."""
     count = len(survey.rows)
     held_out = set(range(VALIDATION_EVERY - 1, count, VALIDATION_EVERY)) or {count - 1}
     facts = {}
-    for file, held in ((files.val, True), (files.train, False)):
-        picked = [k for k in range(count) if (k in held_out) is held]
-        _write_split(source, survey, picked, file)
-        total = sum(survey.rows[k] for k in picked)
-        facts[file.name] = FileFacts(episodes=len(picked), rows=total, sha256=sha256(file))
-    scale = survey.scale and ActionRange(*(tuple(bound.tolist()) for bound in survey.scale))
-    origin.write(files, replace(source.origin, task=files.name, files=facts, action_range=scale))
+    with replacing(files.train) as unnamed:
+        for file, written, held in ((files.val, files.val, True), (files.train, unnamed, False)):
+            picked = [k for k in range(count) if (k in held_out) is held]
+            _write_split(source, survey, picked, written)
+            total = sum(survey.rows[k] for k in picked)
+            facts[file.name] = FileFacts(episodes=len(picked), rows=total, sha256=sha256(written))
+        scale = survey.scale and ActionRange(*(tuple(bound.tolist()) for bound in survey.scale))
+        origin.write(files, replace(source.origin, task=files.name, files=facts, action_range=scale))
 
 
 def _write_split(source: Source, survey: Survey, picked: list[int], file: Path) -> None:

@@ -4,7 +4,8 @@ Minari keeps one more observation than actions and may keep observations as dict
 use are chosen by name and joined as one vector. Images stay images, and cannot be joined with anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,19 @@ def open_minari(src: str | Path, observation_keys: tuple[str, ...]) -> Source:
     except ImportError as problem:
         raise UserError(f"{src}: reading Minari datasets needs 'pip install dualgoal[minari]'") from problem
     text = str(src)
-    try:
+    with _foreign_reader(text):
         if text.startswith("minari:"):
             dataset = minari.load_dataset(text.removeprefix("minari:"))
         else:
+            _refuse_outside(Path(text).expanduser() / "data")
             dataset = minari.MinariDataset(Path(text).expanduser() / "data")
-    except Exception as problem:  # a foreign reader: damaged folders raise anything, assertions included
-        reason = " ".join(str(problem).split())[:160] or type(problem).__name__
-        raise UserError(f"{src}: Minari cannot open it ({reason}); see 'minari list'") from problem
-    indices = [int(k) for k in dataset.episode_indices]
+        indices = [int(k) for k in dataset.episode_indices]
 
     def reader(index: int) -> Callable[[], Rows]:
         def read() -> Rows:
-            (episode,) = dataset.iterate_episodes([index])
-            return _join(text, episode.observations, observation_keys), np.asarray(episode.actions)
+            with _foreign_reader(f"{text} (episode {index})"):
+                (episode,) = dataset.iterate_episodes([index])
+                return _join(text, episode.observations, observation_keys), np.asarray(episode.actions)
 
         return read
 
@@ -43,6 +43,37 @@ def open_minari(src: str | Path, observation_keys: tuple[str, ...]) -> Source:
         [f"{text} (episode {k})" for k in indices], [reader(k) for k in indices],
         Origin(source="imported", imported_from=text, observation_keys=observation_keys),
     )  # fmt: skip
+
+
+@contextmanager
+def _foreign_reader(name: str) -> Iterator[None]:
+    """Damaged folders make Minari and HDF5 raise anything, assertions included."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as problem:
+        reason = " ".join(str(problem).split())[:160] or type(problem).__name__
+        raise UserError(f"{name}: Minari cannot open it ({reason}); see 'minari list'") from problem
+
+
+def _refuse_outside(folder: Path) -> None:
+    """HDF5 files can say that part of their data is in another file, anywhere: nothing of that is read."""
+    import h5py
+
+    def look(group: h5py.Group, depth: int) -> None:
+        for name in group:
+            if isinstance(group.get(name, getlink=True), h5py.ExternalLink):
+                raise UserError(f"{group.file.filename}: '{name}' is kept in another file, which is not opened")
+            entry = group[name]
+            if isinstance(entry, h5py.Dataset) and (entry.external or entry.is_virtual):
+                raise UserError(f"{group.file.filename}: '{name}' is kept in another file, which is not opened")
+            if isinstance(entry, h5py.Group) and depth < 8:
+                look(entry, depth + 1)
+
+    for path in sorted(folder.glob("*.hdf5")):
+        with h5py.File(path, "r") as file:
+            look(file, 0)
 
 
 def _join(name: str, observations: Any, chosen: tuple[str, ...]) -> np.ndarray:
