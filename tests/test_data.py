@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dualgoal import files
+from dualgoal import files, machine
 from dualgoal.data import checks, dataset, npz, origin
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.errors import UserError
@@ -130,7 +130,7 @@ def test_a_changed_file_no_longer_matches_its_record(tmp_path):
     with pytest.raises(UserError, match="a-v0.npz: its SHA-256 is not the one in a-v0.json"):
         dataset.load(path)
     (tmp_path / "a-v0.json").write_text("{")
-    with pytest.raises(UserError, match="a-v0.json: not readable as JSON"):
+    with pytest.raises(UserError, match="a-v0.json: is not JSON"):
         dataset.load(path)
 
 
@@ -315,8 +315,8 @@ def test_a_member_cannot_claim_more_than_it_holds(tmp_path):
 
 
 def test_a_member_cannot_claim_more_than_the_machine_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(npz, "memory_bytes", lambda: 100)
-    with pytest.raises(UserError, match="'observations' claims .* GiB, more than the"):
+    monkeypatch.setattr(machine, "free_memory", lambda: 100)
+    with pytest.raises(UserError, match="'observations' and .* claim .* GiB, more than the"):
         dataset.load(write(tmp_path, arrays()))
 
 
@@ -459,3 +459,61 @@ def test_mutated_arrays_load_rightly_or_fail_in_one_line(tmp_path, damage):
     assert np.diff(loaded.ends, prepend=-1).min() >= 2 and loaded.ends[-1] == loaded.rows - 1
     assert np.isfinite(loaded.observations).all() and loaded.observations.dtype == np.float32
     assert loaded.discrete or np.abs(loaded.actions).max() <= 1 + checks.SLACK
+
+
+def archive_with(path, *names):
+    with zipfile.ZipFile(path, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in names:
+            content = io.BytesIO()
+            np.save(content, np.zeros(3))
+            archive.writestr(name, content.getvalue())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a.npy", "a.npy"), "holds 'a.npy' twice"),
+        (("../a.npy",), "leads out of the archive"),
+        (("/etc/a.npy",), "leads out of the archive"),
+        (("x/..\\..\\a.npy",), "leads out of the archive"),
+        (tuple(f"{n}.npy" for n in range(1001)), "holds 1001 members"),
+    ],
+)
+def test_archives_with_odd_names_are_refused(tmp_path, names, message):
+    with pytest.raises(UserError, match=message):
+        npz.Archive(archive_with(tmp_path / "a.npz", *names))
+
+
+def test_arrays_that_fit_one_by_one_but_not_together_are_refused(tmp_path, monkeypatch):
+    path = write(tmp_path, arrays())
+    with npz.Archive(path) as archive:
+        sizes = [archive.members[key].nbytes for key in checks.REQUIRED]
+    monkeypatch.setattr(machine, "free_memory", lambda: sum(sizes) - 1)
+    with pytest.raises(UserError, match="'observations' and 'actions' and 'terminals' claim 0.0 GiB, more than"):
+        dataset.load(path)
+    monkeypatch.setattr(machine, "free_memory", lambda: sum(sizes))
+    dataset.load(path)
+
+
+def test_a_damaged_memory_map_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(dataset, "MAP_ABOVE", 0)
+    content = images()
+    path = write(tmp_path, content)
+    folder = tmp_path / "cache" / "mapped"
+
+    def damage(name, changed):
+        (file,) = folder.glob(name)
+        file.write_bytes(changed(file.read_bytes()))
+
+    assert (dataset.load(path).observations == content["observations"]).all()
+    for name, changed in (
+        ("*.json", lambda old: b""),
+        ("*.json", lambda old: b"[" * 9999),
+        ("*.npy", lambda old: old[:-100]),
+        ("*.npy", lambda old: old[:200] + bytes(len(old) - 200)),
+    ):
+        damage(name, changed)
+        assert (dataset.load(path).observations == content["observations"]).all()

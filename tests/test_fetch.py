@@ -1,5 +1,6 @@
 """Downloads against a local server that behaves badly in every way we have heard of."""
 
+import contextlib
 import json
 import threading
 import time
@@ -249,3 +250,78 @@ def test_unknown_tasks_are_not_asked_for(server, tmp_path):
     with pytest.raises(UserError, match="unknown task 'pointmaze-medum-navigate-v0'; did you mean"):
         download.fetch_dataset("pointmaze-medum-navigate-v0", tmp_path, mirrors=[server.url])
     assert not server.asked
+
+
+def trickle(request, body, start):
+    """A byte now and then, for ever: no single wait is long."""
+    request.send_response(200)
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    with contextlib.suppress(OSError):
+        for byte in body:
+            request.wfile.write(bytes([byte]))
+            time.sleep(0.05)
+
+
+def endless(request, body, start):
+    """No announced length, and no end."""
+    request.send_response(200)
+    request.end_headers()
+    with contextlib.suppress(OSError):
+        while True:
+            request.wfile.write(bytes(1 << 16))
+
+
+def boast(request, body, start):
+    request.send_response(200)
+    request.send_header("Content-Length", "9" * 17)
+    request.end_headers()
+
+
+def odd_length(length):
+    def answer(request, body, start):
+        request.wfile.write(f"HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n".encode())
+
+    return answer
+
+
+def not_satisfiable(request, body, start):
+    request.send_error(416)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (trickle, "timed out|connection|ended early|closed|reset"),
+        (endless, "more than it announces, or than the file can have"),
+        (boast, "announces 99999999999999999 bytes, more than the"),
+        (odd_length("\u00b2"), "not a dataset"),
+        (odd_length("9" * 5000), "not a dataset"),
+        (not_satisfiable, "HTTP 416"),
+    ],
+)
+def test_a_server_that_lies_or_stalls_costs_one_line(server, tmp_path, monkeypatch, how, message):
+    monkeypatch.setattr(download, "STALL", 0.3)
+    monkeypatch.setattr(download, "_largest", lambda partial: 200_000)
+    monkeypatch.setattr(download, "ATTEMPTS", 1)
+    server.misbehave = lambda *request: how(*request) or True
+    began = time.monotonic()
+    with pytest.raises(UserError, match=message):
+        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    assert time.monotonic() - began < 20 and not list((tmp_path / "d").glob("*.npz"))
+
+
+@pytest.mark.parametrize("address", ["", "notaurl", "http://[::1", "http://a b", "ftp://", "http://127.0.0.1:99999"])
+def test_an_address_that_is_none_is_one_line(tmp_path, monkeypatch, address):
+    monkeypatch.setattr(download, "PAUSE", 0.0)
+    monkeypatch.setattr(download, "OFFICIAL", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match="no mirror could give it"):
+        download.fetch_dataset(TASK, tmp_path / "out", mirrors=[address], progress=False)
+
+
+def test_the_file_of_another_task_is_not_kept(server, tmp_path):
+    other = "cube-single-play-v0"
+    server.files = {name.replace(TASK, other): body for name, body in server.files.items()}
+    with pytest.raises(UserError, match="is this another task's data"):
+        download.fetch_dataset(other, tmp_path / "out", mirrors=[server.url], progress=False)
+    assert not list((tmp_path / "out").glob("*.npz*"))

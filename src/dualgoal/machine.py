@@ -32,7 +32,9 @@ def commit() -> str | None:
 
     def git(*words: str) -> str | None:
         try:
-            done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=20)
+            done = subprocess.run(
+                ["git", "--no-optional-locks", "-C", str(here), *words], capture_output=True, text=True, timeout=20
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout.strip() if done.returncode == 0 else None
@@ -83,6 +85,29 @@ def arithmetic(precision: str, observation_shape: Sequence[int]) -> Precision:
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def free_memory() -> int:
+    """Bytes that new processes can have: what the system says is available, within the limit of a container or of this
+    process; a generous guess where nothing says so."""
+    found = [64 << 30]
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found.append(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")))
+    with contextlib.suppress(OSError, ValueError):  # "max" where there is no limit
+        group = Path("/sys/fs/cgroup")
+        used = int((group / "memory.current").read_text())
+        found.append(max(0, int((group / "memory.max").read_text()) - used))
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            found.append(max(0, limit - pages * os.sysconf("SC_PAGE_SIZE")))
+    return min(found)
 
 
 def pin() -> list[int] | None:

@@ -96,6 +96,7 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
     task = task or recorded.task or _task_in_name(file)
     with npz.Archive(file) as archive:
         checks.members(archive)
+        archive.require_memory(key for key in checks.REQUIRED if not _is_mapped(archive, key))
         observations, digest = _observations(archive)
         actions = archive.read("actions")
         terminals = archive.read("terminals")
@@ -127,10 +128,14 @@ def _task_in_name(file: Path) -> str | None:
 
 def _observations(archive: npz.Archive) -> tuple[np.ndarray, str | None]:
     """The observations; large images as a memory map, which comes with the digest of the file."""
-    member = archive.members["observations"]
-    if len(member.shape) < 4 or member.nbytes <= MAP_ABOVE:
-        return archive.read("observations"), None
-    return mapped.observations(archive)
+    if _is_mapped(archive, "observations"):
+        return mapped.observations(archive)
+    return archive.read("observations"), None
+
+
+def _is_mapped(archive: npz.Archive, key: str) -> bool:
+    member = archive.members[key]
+    return key == "observations" and len(member.shape) == 4 and member.nbytes > MAP_ABOVE
 
 
 def _provenance(file: Path, recorded: Origin, digest: str) -> dict[str, Any]:

@@ -5,11 +5,16 @@ It gets its final name only if it has the announced length, opens as an archive,
 known. The official host has been down for days at a time, so every mirror is tried before giving up.
 """
 
+import contextlib
+import http.client
+import math
 import os
+import socket
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -17,6 +22,7 @@ from typing import Any
 from dualgoal.data import checks, npz, origin
 from dualgoal.data.origin import FileFacts, Origin
 from dualgoal.data.paths import DatasetFiles
+from dualgoal.envs.tasks import TASKS
 from dualgoal.errors import UserError
 from dualgoal.files import (
     cache_folder,
@@ -34,6 +40,9 @@ OFFICIAL = "https://rail.eecs.berkeley.edu/datasets/ogbench"
 BLOCK = 1 << 18
 TIMEOUT = 30.0
 ATTEMPTS = 5  # in a row without a new byte, per mirror
+LEAST = 64 << 10  # bytes that must arrive within STALL seconds, or the connection is ended
+STALL = 60.0
+LARGEST = 64 << 30  # bytes of a file whose task says nothing about its size
 PAUSE = 1.0  # seconds before the second attempt, doubled for each one after
 
 
@@ -70,7 +79,9 @@ def fetch_dataset(
     with locked(files.lock, wait=True):
         for file in (files.val, files.train):
             if not file.exists():
+                # Recorded first: a file that has its name is whole, with everything that is known about it.
                 _record(files, file, _download(file, bases, progress))
+                move_into_place(_partial(file), file)
     return files.train
 
 
@@ -86,7 +97,6 @@ def _download(file: Path, bases: list[str], progress: bool) -> str:
         except _Failed as problem:
             failures.append(f"{url}: {problem}")
             continue
-        move_into_place(partial, file)
         return url
     raise Unavailable(
         f"{file.name}: no mirror could give it ({'; '.join(failures)}); try again later (the download resumes), "
@@ -100,13 +110,13 @@ def _partial(file: Path) -> Path:
 
 def _complete(url: str, partial: Path, report: Update) -> None:
     """Ask for the rest of a file until it is whole; give up after several attempts that brought nothing."""
-    idle = 0
+    idle = 0.0
     while True:
         before = partial.stat().st_size if partial.exists() else 0
         try:
             if _continue(url, partial, before, report):
                 return
-            problem: Exception | str = "the connection ended early"
+            problem = "the connection ended early"
         except urllib.error.HTTPError as error:
             if error.code == 416:  # nothing beyond what we have: whole, or longer than what is there
                 _restart_if_longer(error, partial, before)
@@ -115,16 +125,22 @@ def _complete(url: str, partial: Path, report: Update) -> None:
                 raise _Failed(f"HTTP {error.code}") from error
             problem = f"HTTP {error.code}"
         except (HTTPException, OSError) as error:  # URLError is an OSError
-            problem = getattr(error, "reason", None) or error
-        grown = (partial.stat().st_size if partial.exists() else 0) > before
-        idle = 0 if grown else idle + 1
+            problem = " ".join(str(getattr(error, "reason", None) or error).split())[:120]
+        except UserError:  # of this machine: a full disk
+            raise
+        except ValueError as error:  # what is no address, and headers that are none
+            raise _Failed(f"{' '.join(str(error).split())[:120]}") from error
+        grown = (partial.stat().st_size if partial.exists() else 0) - before
+        idle = 0 if grown >= LEAST else idle + (0.25 if grown > 0 else 1)
         if idle >= ATTEMPTS:
             raise _Failed(f"{problem} ({ATTEMPTS} attempts)")
-        time.sleep(0 if grown else PAUSE * 2 ** (idle - 1))
+        time.sleep(PAUSE * 2 ** (idle - 1) if idle else 0)
 
 
 def _restart_if_longer(error: urllib.error.HTTPError, partial: Path, have: int) -> None:
     total = _total(error.headers.get("Content-Range"))
+    if not have:
+        raise _Failed("HTTP 416") from error
     if total is not None and total != have:
         partial.unlink()
         raise _Failed(f"it holds {total} bytes, but {have} were here already; starting over next time") from error
@@ -135,29 +151,103 @@ def _continue(url: str, partial: Path, have: int, report: Update) -> bool:
     request = urllib.request.Request(url, headers={"User-Agent": "dualgoal", "Accept-Encoding": "identity"})
     if have:
         request.add_header("Range", f"bytes={have}-")
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+    most = _largest(partial)
+    with _Watch() as watch, watch.open(request) as answer:
         resumed = answer.status == 206
         total = _total(answer.headers.get("Content-Range")) if resumed else _length(answer)
         at = have if resumed else 0  # a server without ranges sends everything again
+        if (total or 0) > most:
+            raise _Failed(f"it announces {total} bytes, more than the {most} that the file can have")
         require_disk(partial.parent, (total or at) - at, f"{url}: the rest of it", "choose another folder")
         with partial.open("ab" if resumed else "wb", buffering=0) as out:
             report(at, total)
-            while block := answer.read(BLOCK):
-                write_all(out, partial, block)
+            while block := answer.read1(BLOCK):
+                watch.received += len(block)
                 at += len(block)
+                if at > (most if total is None else total):
+                    out.truncate(0)
+                    raise _Failed("it sends more than it announces, or than the file can have; discarded")
+                write_all(out, partial, block)
                 report(at, total)
     return total is None or at >= total
 
 
 def _length(answer: Any) -> int | None:
-    length = answer.headers.get("Content-Length")
-    return int(length) if length and length.isdigit() else None
+    return _number(answer.headers.get("Content-Length"))
 
 
 def _total(content_range: str | None) -> int | None:
     """The size of the whole file out of `bytes 10-99/100`."""
-    size = (content_range or "").rpartition("/")[2]
-    return int(size) if size.isdigit() else None
+    return _number((content_range or "").rpartition("/")[2])
+
+
+def _number(text: str | None) -> int | None:
+    """A size out of a header; None where it says nothing that could be one."""
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 19 else None
+
+
+def _largest(partial: Path) -> int:
+    """The most bytes that a file can have: four times its arrays of numbers, or its images and as much as a tenth."""
+    task = TASKS.get(DatasetFiles.holding(Path(partial.name.removesuffix(".partial"))).name)
+    if task is None:
+        return LARGEST
+    numbers = 4 * 8 * (math.prod(task.observation_shape) * (not task.pixels) + task.action_dim + 128)
+    images = 1.1 * math.prod(task.observation_shape) * task.pixels
+    return (64 << 20) + int(task.episodes * task.rows_per_episode * (numbers + images))
+
+
+class _Watch:
+    """Ends a connection that brings less than LEAST bytes in STALL seconds: a server may send a byte now and then for
+    ever, of the header as well, and no single wait is ever too long. Used as a context manager."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._sockets: list[socket.socket] = []
+        self._done = threading.Event()
+
+    def __enter__(self) -> "_Watch":
+        threading.Thread(target=self._look, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+
+    def open(self, request: urllib.request.Request) -> Any:
+        """The answer to a request over a connection that is watched."""
+        watch = self
+
+        class Http(urllib.request.HTTPHandler):
+            def http_open(self, req: urllib.request.Request) -> Any:
+                return self.do_open(watch._noting(http.client.HTTPConnection), req)
+
+        class Https(urllib.request.HTTPSHandler):
+            def https_open(self, req: urllib.request.Request) -> Any:
+                return self.do_open(watch._noting(http.client.HTTPSConnection), req)
+
+        return urllib.request.build_opener(Http(), Https()).open(request, timeout=TIMEOUT)
+
+    def _noting(self, kind: Callable[..., http.client.HTTPConnection]) -> Any:
+        def make(host: str, **options: Any) -> http.client.HTTPConnection:
+            made = kind(host, **options)
+            connect = made.connect
+
+            def connect_and_note() -> None:
+                connect()
+                self._sockets.append(made.sock)
+
+            made.connect = connect_and_note  # type: ignore[method-assign]
+            return made
+
+        return make
+
+    def _look(self) -> None:
+        before = 0
+        while not self._done.wait(STALL):
+            if self.received - before < LEAST:
+                for each in self._sockets:
+                    with contextlib.suppress(OSError):
+                        each.shutdown(socket.SHUT_RDWR)
+            before = self.received
 
 
 def _check(file: Path) -> None:
@@ -169,10 +259,18 @@ def _check(file: Path) -> None:
     try:
         with npz.Archive(partial) as archive:
             checks.members(archive)
+            _check_task(file, archive)
             archive.verify()  # a resumed file may be stitched from two mirrors
     except UserError as problem:
-        partial.unlink()
+        partial.unlink(missing_ok=True)
         raise _Failed(f"it is not a dataset ({problem}); discarded") from problem
+
+
+def _check_task(file: Path, archive: npz.Archive) -> None:
+    """The sizes of the task, so that another task's file does not get this one's name."""
+    observations, actions = (archive.members[key].shape for key in ("observations", "actions"))
+    task = DatasetFiles.holding(file).name
+    checks.fits_task(file.name, task, observations[1:], actions[1] if len(actions) == 2 else 0)
 
 
 def known_digest(file: Path) -> str | None:
@@ -188,6 +286,8 @@ def _recorded(files: DatasetFiles) -> Origin:
 
 
 def _record(files: DatasetFiles, file: Path, url: str) -> None:
-    facts = FileFacts(url=url, bytes=file.stat().st_size, sha256=sha256(file))
+    """Note what is known about a whole download that has not got its name yet."""
+    partial = _partial(file)
+    facts = FileFacts(url=url, bytes=partial.stat().st_size, sha256=sha256(partial))
     known = {**_recorded(files).files, file.name: facts}
     origin.write(files, Origin(task=files.name, source="downloaded", files=known))

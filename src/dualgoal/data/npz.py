@@ -7,7 +7,6 @@ becomes one line that names file and key. The writer works in blocks too, and th
 
 import hashlib
 import math
-import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,10 +16,13 @@ from typing import IO
 
 import numpy as np
 
+from dualgoal import machine
 from dualgoal.errors import UserError
 from dualgoal.files import replacing
 
 BLOCK = 1 << 22
+MOST_MEMBERS = 1000
+ALIGNMENT = 64
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -35,14 +37,6 @@ class Member:
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
-
-
-def memory_bytes() -> int:
-    """Physical memory of this machine, or a generous guess where the system does not say."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 64 << 30
 
 
 FORMATS = {
@@ -91,6 +85,7 @@ class Archive:
             _refuse_other_formats(path)
             self._zip = zipfile.ZipFile(path)
         try:
+            self._refuse_odd_names()
             self.members = {m.key: m for m in map(self._describe, self._zip.infolist()) if m is not None}
         except BaseException:
             self._zip.close()
@@ -101,6 +96,17 @@ class Archive:
 
     def __exit__(self, *_: object) -> None:
         self._zip.close()
+
+    def _refuse_odd_names(self) -> None:
+        """Nothing is ever unpacked by its name; but of two members with one name, readers choose differently."""
+        names = [info.filename for info in self._zip.infolist()]
+        if len(names) > MOST_MEMBERS:
+            raise UserError(f"{self.path.name}: holds {len(names)} members; expected at most {MOST_MEMBERS}")
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(f"{self.path.name}: holds '{name}' twice; save it again")
+            if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
+                raise UserError(f"{self.path.name}: a member is called '{name}', which leads out of the archive")
 
     def _describe(self, info: zipfile.ZipInfo) -> Member | None:
         if not info.filename.endswith(".npy"):
@@ -146,20 +152,27 @@ class Archive:
             stream.read(1)  # reaching the end makes zipfile compare the checksum
 
     def read(self, key: str, limit: int | None = None) -> np.ndarray:
-        """One array, allocated once; refused if it claims more than `limit` bytes (default: this machine's memory)."""
+        """One array, allocated once; refused beyond `limit` bytes (default: the memory that is free)."""
         member = self.members[key]
-        limit = memory_bytes() if limit is None else limit
-        if member.nbytes > limit:
-            raise UserError(
-                f"{self.path.name}: '{key}' claims {member.nbytes / 2**30:.1f} GiB, more than the "
-                f"{limit / 2**30:.1f} GiB of memory here; use a smaller file"
-            )
-        array = np.empty(member.shape, member.dtype)
+        self.require_memory((key,), limit)
+        array = _aligned(member)
         flat, at = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8), 0
         for block in self._blocks(member):
             flat[at : at + len(block)] = np.frombuffer(block, np.uint8)
             at += len(block)
         return array
+
+    def require_memory(self, keys: Iterable[str], limit: int | None = None) -> None:
+        """Raise if these arrays together claim more than `limit` bytes, before anything is allocated for them."""
+        names = list(keys)
+        claimed = sum(self.members[key].nbytes for key in names)
+        limit = machine.free_memory() if limit is None else limit
+        if claimed > limit:
+            many = " and ".join(f"'{name}'" for name in names)
+            raise UserError(
+                f"{self.path.name}: {many} claim{'s' * (len(names) == 1)} {claimed / 2**30:.1f} GiB, more than the "
+                f"{limit / 2**30:.1f} GiB of memory that are free here; use a smaller file"
+            )
 
     def verify(self) -> None:
         """Decompress everything once, so that every checksum is compared."""
@@ -174,6 +187,13 @@ class Archive:
             _write_header(out, member.shape, member.dtype)
             for block in self._blocks(member):
                 out.write(block)
+
+
+def _aligned(member: Member) -> np.ndarray:
+    """An array that begins where JAX wants arrays to begin on a CPU: then it uses this one instead of a copy."""
+    space = np.empty(member.nbytes + ALIGNMENT, np.uint8)
+    begin = -space.ctypes.data % ALIGNMENT
+    return space[begin : begin + member.nbytes].view(member.dtype).reshape(member.shape)
 
 
 def _write_header(out: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> None:

@@ -38,6 +38,7 @@ def open_file(path: Path, keys: dict[str, str]) -> Source:
     """One npz with all episodes one after the other; `keys` maps our names to those in the file."""
     with npz.Archive(path) as archive:
         names = {key: _pick(archive, key, keys, key in checks.REQUIRED) for key in ALIASES}
+        archive.require_memory({name for name in names.values() if name is not None})
         found = {key: archive.read(name) for key, name in names.items() if name is not None}
     ends = _booleans(path.name, "terminals", found["terminals"])
     if "timeouts" in found:
