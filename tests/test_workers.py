@@ -64,6 +64,28 @@ def test_a_process_that_dies_is_replaced_and_its_job_is_tried_again(tmp_path):
     assert not pool.pids
 
 
+def stop_once(path):
+    if not os.path.exists(path):
+        open(path, "w").close()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return "done"
+
+
+def hang(_):
+    time.sleep(600)
+
+
+def test_a_process_that_hangs_is_ended_and_its_job_is_tried_again(tmp_path):
+    with Pool(stop_once, 1, job_seconds=3) as pool:
+        assert pool.submit(str(tmp_path / "stopped")).result(timeout=30) == "done"
+
+
+def test_a_job_that_always_hangs_is_one_line():
+    words = f"crashed {ATTEMPTS} times at the same job; it did not answer within 0.5 seconds"
+    with Pool(hang, 1, job_seconds=0.5) as pool, pytest.raises(UserError, match=words):
+        pool.submit(0).result(timeout=30)
+
+
 def test_a_job_that_kills_every_process_is_one_line():
     words = f"crashed {ATTEMPTS} times at the same job; exit code 3, last line of its stderr: the graphics driver"
     with Pool(always_die, 1) as pool, pytest.raises(UserError, match=words):

@@ -27,6 +27,7 @@ from typing import IO, Any, Generic, TypeVar
 from dualgoal.errors import UserError
 
 ATTEMPTS = 3
+JOB_SECONDS = 1800.0  # the longest job (an episode with images on one slow core) takes a few minutes
 # Cores are for more workers, and rounding must not depend on the number of threads.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -39,7 +40,8 @@ class Pool(Generic[Job, Answer]):
 
     `work` travels to every process once and may keep things there between jobs. `needs_script` says that it holds
     something defined in the caller's script, which every process then loads. `environment` adds environment variables,
-    `cpus` are the cores to run on.
+    `cpus` are the cores to run on. A process that does not answer a job within `job_seconds` is ended, and the job is
+    tried again as if it had crashed.
     """
 
     def __init__(
@@ -50,13 +52,15 @@ class Pool(Generic[Job, Answer]):
         environment: Mapping[str, str] | None = None,
         cpus: Sequence[int] | None = None,
         needs_script: bool = False,
+        job_seconds: float = JOB_SECONDS,
     ):
         if _loading_script:
             guard = "if __name__ == '__main__':"
             raise UserError(f"worker processes load this script for what it defines; put the call under `{guard}`")
         count = max(1, workers)
         setup = _Setup(bytes(ForkingPickler.dumps(work)), _script() if needs_script else {}, tuple(cpus or ()))
-        self._workers = [_Worker(setup, {**os.environ, **ONE_THREAD, **(environment or {})}) for _ in range(count)]
+        variables = {**os.environ, **ONE_THREAD, **(environment or {})}
+        self._workers = [_Worker(setup, variables, job_seconds) for _ in range(count)]
         self._idle: LifoQueue[_Worker] = LifoQueue()  # so that a process that runs is used before another is started
         for worker in self._workers:
             self._idle.put(worker)
@@ -108,9 +112,10 @@ class _Setup:
 class _Worker:
     """One process; started at its first job, and again when it has died."""
 
-    def __init__(self, setup: _Setup, environment: Mapping[str, str]):
+    def __init__(self, setup: _Setup, environment: Mapping[str, str], job_seconds: float):
         self.process: subprocess.Popen[bytes] | None = None
-        self._setup, self._environment = setup, environment
+        self._setup, self._environment, self._job_seconds = setup, environment, job_seconds
+        self._late = False
         self._errors: IO[bytes] | None = None
         self._end = "it has not been started"
         self._stopped = False
@@ -138,8 +143,19 @@ class _Worker:
                 self._start()
             process = self.process
         assert process is not None and process.stdin is not None and process.stdout is not None
-        _write(process.stdin, job)
-        return _read(process.stdout)
+        alarm = threading.Timer(self._job_seconds, self._end_late, [process])
+        alarm.daemon = True
+        alarm.start()
+        try:
+            _write(process.stdin, job)
+            return _read(process.stdout)
+        finally:
+            alarm.cancel()
+
+    def _end_late(self, process: "subprocess.Popen[bytes]") -> None:
+        """Whoever waits for an answer sees the pipe close. A process that was stopped (SIGSTOP) ends as well."""
+        self._late = True
+        process.kill()
 
     def _start(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the process runs)
@@ -169,6 +185,8 @@ class _Worker:
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         self._end = f"exit code {code}" + (f", last line of its stderr: {lines[-1]}" if lines else "")
         self._errors.close()
+        if self._late:
+            self._end, self._late = f"it did not answer within {self._job_seconds:g} seconds", False
 
     def stop(self) -> None:
         with self._lock:
