@@ -193,6 +193,32 @@ def test_two_devices_share_the_seeds(folder, cache):
     assert sums[0] == pytest.approx(sums[1], rel=1e-6)
 
 
+ONE_COPY = """
+import sys, numpy as np, jax
+jax.config.update("jax_num_cpu_devices", 2)
+from dualgoal.data import dataset
+from dualgoal.loop import TrainingLoop
+from dualgoal.runs import policy
+from dualgoal.sampler import to_device
+import tiny
+data = dataset.load(sys.argv[1], tiny.TASK)
+run = tiny.tiny_run()
+agent = policy.agent_for(run, {"observation_shape": (2,), "action_dim": 2, "discrete": False})
+placed = TrainingLoop(agent, run.seeds).place_data(to_device(data))
+for array, given in ((placed.observations, data.observations), (placed.actions, data.actions)):
+    places = {shard.data.unsafe_buffer_pointer() for shard in array.addressable_shards}
+    assert len(array.addressable_shards) == 2 and places == {given.ctypes.data}, (places, given.ctypes.data)
+"""
+
+
+def test_the_devices_of_a_cpu_share_one_copy_of_the_data(folder):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_COPY, str(folder)], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_seeds_use_the_largest_number_of_devices_that_divides():
     assert [devices_used(8, d) for d in (1, 2, 3, 4, 8, 16)] == [1, 2, 2, 4, 8, 8] and devices_used(7, 4) == 1
 

@@ -110,8 +110,10 @@ class TrainingLoop:
         return self._copy(state)
 
     def place_data(self, data: Transitions) -> Transitions:
-        """The dataset, copied to every device that trains."""
-        return jax.device_put(data, self.everywhere)
+        """The dataset on every device that trains. The devices of a CPU share one copy in the memory they share."""
+        if jax.default_backend() != "cpu":
+            return jax.device_put(data, self.everywhere)
+        return jax.tree.map(lambda array: jax.device_put(np.asarray(array), self.everywhere, may_alias=True), data)
 
     def advance(self, state: State, data: Transitions, steps: int) -> tuple[State, Broken]:
         """Take `steps` gradient steps. The given state is consumed."""
