@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dualgoal import files, machine
-from dualgoal.data import checks, dataset, npz, origin
+from dualgoal.data import checks, dataset, info, npz, origin
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.errors import UserError
 
@@ -517,3 +517,11 @@ def test_a_damaged_memory_map_is_made_again(tmp_path, monkeypatch):
     ):
         damage(name, changed)
         assert (dataset.load(path).observations == content["observations"]).all()
+
+
+def test_what_a_record_says_is_text_and_no_command_of_the_terminal(tmp_path):
+    path = write(tmp_path, arrays())
+    odd = "[/red] \x1b[2J [bold]"
+    origin.write(DatasetFiles.holding(path), origin.Origin(task=odd, source=odd, collector=odd, versions={"a": odd}))
+    shown = info.text(info.summarize(path))
+    assert "\x1b" not in shown and "[/red] \\x1b[2J [bold]" in shown

@@ -18,7 +18,12 @@ class UserError(ValueError):
         # A message may quote what a file or a user says, line breaks and all.
         if len(message) > LONGEST:
             message = f"{message[: LONGEST // 2]} ... {message[-LONGEST // 2 :]}"
-        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
+        super().__init__(printable(message))
+
+
+def printable(text: str) -> str:
+    """The text with line breaks and control characters spelled out, for a terminal that would obey them."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

@@ -5,7 +5,7 @@ import importlib
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dualgoal.cli import terminal
@@ -64,12 +64,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def status(words: list[str]) -> int:
     """Run one command; its exit status."""
+    return status_of(lambda: run(words), words)
+
+
+def status_of(action: Callable[[], object], words: Sequence[str] = ()) -> int:
+    """Do it, print in one line what a user can repair, and return the exit status."""
     try:
-        run(words)
+        action()
     except UserError as problem:
         return _failed(str(problem))
     except KeyboardInterrupt as stop:
-        print(farewell(str(stop) or "stopped", words), file=sys.stderr)
+        print(farewell(str(stop) or "stopped", list(words)), file=sys.stderr)
         return terminal.INTERRUPTED
     except SystemExit as end:  # tyro's, after --help or after an error that it has printed itself
         return end.code if isinstance(end.code, int) else 0

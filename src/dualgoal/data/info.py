@@ -1,14 +1,17 @@
 """Looking at a dataset: sizes, ranges, where it came from, and for mazes a picture of the places it covers."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualgoal.data import npz
 from dualgoal.data.dataset import Dataset, load_splits
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, printable
 from dualgoal.files import make_folder, os_errors_in_one_line, replacing
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _ROWS = 1 << 14
 
@@ -61,7 +64,7 @@ def text(splits: dict[str, Any]) -> str:
     from rich.table import Table
 
     facts = {split: facts for split, facts in splits.items() if split != "plot"}
-    table = Table("", *facts, title=splits["train"]["task"] or "dataset")
+    table = Table("", *facts, title=_plain_text(splits["train"]["task"] or "dataset"))
     table.add_row("rows", *(f"{f['rows']:,}" for f in facts.values()))
     table.add_row("episodes", *(f"{f['episodes']:,} of {_length(f)} rows" for f in facts.values()))
     for key in ("observations", "actions"):
@@ -70,13 +73,20 @@ def text(splits: dict[str, Any]) -> str:
     origin = splits["train"]["provenance"]
     for key in ("source", "file", "sha256", "collector", "seed", "shadow_size", "versions", "counts"):
         if key in origin:
-            table.add_row(key, _pairs(origin[key]) if isinstance(origin[key], dict) else str(origin[key]))
+            table.add_row(key, _plain_text(_pairs(origin[key]) if isinstance(origin[key], dict) else origin[key]))
     console = Console()
     with console.capture() as shown:
         console.print(table)
         if "plot" in splits:
-            console.print(f"coverage drawn in {splits['plot']}", soft_wrap=True)
+            console.print(_plain_text(f"coverage drawn in {splits['plot']}"), soft_wrap=True)
     return shown.get().rstrip("\n")
+
+
+def _plain_text(value: Any) -> "Text":
+    """What a file says, as text: neither rich's markup nor the terminal's escape sequences mean anything in it."""
+    from rich.text import Text
+
+    return Text(printable(str(value)))
 
 
 def _length(facts: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from dualgoal.errors import UserError
-from dualgoal.files import write_atomic
+from dualgoal.files import read_bytes, write_atomic
 from dualgoal.paper import claims, comparison, families, figures, formats, reproduce, row_files, tables
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.tables import PlannedRun
@@ -17,6 +17,7 @@ from dualgoal.runs import directory
 # What a run may change and still fill a cell of a table; what matters of it is printed with the number.
 MAY_DIFFER = ("seeds", "steps", "episodes", "eval_every", "save_every", "log_every", "precision", "deterministic")
 
+TEXT_LIMIT = 1 << 20  # bytes of one of its paragraphs
 FIGURES = "figures"  # folder next to the page
 
 INTRO = """# Results
@@ -116,4 +117,4 @@ def _section(name: str, found: Sequence[Record], folder: Path) -> str:
 
 def _text(folder: Path, name: str) -> str:
     path = folder / "text" / f"{name}.md"
-    return path.read_text().strip() + "\n" if path.is_file() else ""
+    return read_bytes(path, TEXT_LIMIT, follow=True).decode(errors="replace").strip() + "\n" if path.is_file() else ""

@@ -1,0 +1,104 @@
+"""Memory of reading the largest files that are accepted and of refusing hostile ones.
+
+Every case runs in a process of its own; what is printed is the growth of its peak over what it had before reading.
+"""
+
+import io
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+ROWS = 2_000_000
+
+
+def npz(path: Path, rows: int, compress: bool) -> None:
+    """Random rows of cube-single's sizes, or zeros that shrink a thousandfold."""
+    ends = np.arange(rows) % 1000 == 999
+    save = np.savez_compressed if compress else np.savez
+    make = np.zeros if compress else np.ones
+    save(path, observations=make((rows, 28), np.float32), actions=np.zeros((rows, 5), np.float32), terminals=ends)
+
+
+def claiming(path: Path, rows: int) -> None:
+    """A small archive whose headers claim `rows` rows."""
+    shapes = {"observations": ("<f4", (rows, 28)), "actions": ("<f4", (rows, 5)), "terminals": ("|b1", (rows,))}
+    with zipfile.ZipFile(path, "w") as archive:
+        for key, (kind, shape) in shapes.items():
+            header = io.BytesIO()
+            np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
+            archive.writestr(f"{key}.npy", header.getvalue())
+            claimed = int(np.prod(shape)) * np.dtype(kind).itemsize
+            archive.infolist()[-1].file_size = len(header.getvalue()) + claimed
+
+
+def rows_file(path: Path, megabytes: int) -> None:
+    line = (
+        json.dumps({"step": 1000, "seed": 0, "split": "train", **{f"loss/{k}": 0.123456789 for k in range(15)}}) + "\n"
+    )
+    with path.open("w") as file:
+        file.writelines([line] * (megabytes * 2**20 // len(line)))
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+CASES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "dataset of 2,000,000 rows (264 MB), accepted": (lambda p: npz(p, ROWS, False), "dataset.load(path)"),
+    "the same in zeros, compressed (a bomb that fits), accepted": (
+        lambda p: npz(p, ROWS, True),
+        "dataset.load(path)",
+    ),
+    "small archive that claims 1.2 TB, refused": (lambda p: claiming(p, 9_000_000_000), "dataset.load(path)"),
+    "JSON of 16 MiB, accepted": (lambda p: p.write_text("[" + "1.5," * (2**22 - 1) + "1]"), "jsons.read(path)"),
+    "JSON of 1 TiB, refused": (sparse, "jsons.read(path)"),
+    "JSON of 10 MB of brackets, refused": (lambda p: p.write_text("[" * 10_000_000), "jsons.read(path)"),
+    "rows of 127 MiB, accepted": (lambda p: rows_file(p, 127), "jsons.read_rows(path, jsons.json_object)"),
+    "rows of 1 TiB, refused": (sparse, "jsons.read_rows(path, jsons.json_object)"),
+}
+
+CHILD = """
+import resource, sys, pathlib
+from dualgoal import jsons
+from dualgoal.data import dataset
+from dualgoal.errors import UserError
+path = pathlib.Path(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    {use}
+    said = "accepted"
+except UserError as problem:
+    said = "refused: " + str(problem).replace(str(path.parent) + "/", "")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, said)
+"""
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (make, use) in CASES.items():
+            path = Path(folder) / "case.npz"
+            make(path)
+            began = time.monotonic()
+            done = subprocess.run(
+                [sys.executable, "-c", CHILD.format(use=use), str(path)], capture_output=True, text=True
+            )
+            kilobytes, _, said = done.stdout.strip().partition(" ")
+            taken = time.monotonic() - began
+            size = path.stat().st_size / 1e6
+            print(
+                f"| {name} | {size:,.1f} MB | {int(kilobytes or 0) / 1000:,.0f} MB | {taken:.1f} s | {said[:110]} |",
+                flush=True,
+            )
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main()
