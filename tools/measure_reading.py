@@ -66,18 +66,19 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 CHILD = """
-import resource, sys, pathlib
+import pathlib, re, sys
 from dualgoal import jsons
 from dualgoal.data import dataset
 from dualgoal.errors import UserError
 path = pathlib.Path(sys.argv[1])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+peak = lambda: int(re.search(r"VmHWM:\\s*(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
+before = peak()
 try:
     {use}
     said = "accepted"
 except UserError as problem:
     said = "refused: " + str(problem).replace(str(path.parent) + "/", "")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, said)
+print(peak() - before, said)
 """
 
 

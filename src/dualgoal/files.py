@@ -246,6 +246,13 @@ def locked(path: Path, *, wait: bool = False) -> Lock:
     return held
 
 
+def remove_free_lock(path: Path) -> None:
+    """Remove the lock file that a killed process has left; one that is held stays."""
+    if path.exists():
+        with contextlib.suppress(UserError):
+            locked(path).close()
+
+
 def _try_lock(path: Path) -> "Lock | str":
     """The lock, or the name of the process that has it."""
     while True:

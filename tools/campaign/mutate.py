@@ -347,7 +347,7 @@ def minari_places(root: Path) -> list[Place]:
         "total_steps": 8,
         "data_format": "hdf5",
         "dataset_id": "own-v0",
-        "minari_version": "0.5",
+        "minari_version": minari.__version__,
     }
     facts |= {"observation_space": spell(space), "action_space": spell(space)}
     (data / "metadata.json").write_text(json.dumps(facts))

@@ -33,6 +33,7 @@ from dualgoal.files import (
     make_folder,
     move_into_place,
     os_errors_in_one_line,
+    remove_free_lock,
     sha256,
     write_atomic,
 )
@@ -70,6 +71,7 @@ def generate_dataset(
         raise UserError(f"workers is {workers}; it must be at least 1")
     parts = files.folder / f".{task}.parts"
     if files.train.exists() and not parts.exists() and _complete(plan, files, parts):
+        remove_free_lock(files.lock)
         return files.train  # without a lock: the folder may be read-only
     make_folder(files.folder)
     with locked(files.lock, wait=True):

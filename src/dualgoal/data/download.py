@@ -30,6 +30,7 @@ from dualgoal.files import (
     make_folder,
     move_into_place,
     os_errors_in_one_line,
+    remove_free_lock,
     require_disk,
     sha256,
     write_all,
@@ -74,6 +75,7 @@ def fetch_dataset(
     files = DatasetFiles(Path(out).expanduser() if out is not None else cache_folder() / "datasets", task)
     bases = list(dict.fromkeys([*(mirrors or ()), *usual_mirrors()]))
     if files.train.exists() and files.val.exists():
+        remove_free_lock(files.lock)
         return files.train
     make_folder(files.folder)
     with locked(files.lock, wait=True):

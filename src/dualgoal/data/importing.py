@@ -16,7 +16,7 @@ from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.data.sources import Rows, Source
 from dualgoal.errors import UserError
-from dualgoal.files import locked, make_folder, os_errors_in_one_line, replacing, sha256
+from dualgoal.files import locked, make_folder, os_errors_in_one_line, remove_free_lock, replacing, sha256
 
 VALIDATION_EVERY = 10
 
@@ -44,6 +44,7 @@ def import_dataset(
     if len(source.episodes) < 2:
         raise UserError(f"{src}: holds {len(source.episodes)} episode; at least 2 are needed, as one is for validation")
     if _is_done(source, files, scale_actions):
+        remove_free_lock(files.lock)
         return files.train
     _require_free(files)
     survey = _survey(source, scale_actions)
