@@ -1,5 +1,6 @@
 """The run directory: atomic, checked, locked, and cut back to a checkpoint without a trace."""
 
+import hashlib
 import json
 import os
 import random
@@ -314,3 +315,17 @@ def test_a_run_trained_by_the_command_line_is_found_finished_by_reproduce(tmp_pa
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
     (job,) = reproduce.plan("state_gcivl", **part)
     assert job.status == "unfinished", "one goal of one seed is missing"
+
+
+def test_a_sealed_checkpoint_that_holds_no_arrays_or_an_odd_name_is_one_line(tmp_path):
+    with open_store(tmp_path) as record:
+        record.save(10, {"a": np.zeros(3)})
+        arrays = directory.checkpoint_path(tmp_path, 10)
+        for content, facts in ((b"nonsense", {"step": 10, "run": RUN.id}), (None, {"step": [10], "run": [RUN.id]})):
+            content = arrays.read_bytes() if content is None else content
+            arrays.write_bytes(content)
+            facts |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            facts["check"] = checkpoint._check(facts)
+            arrays.with_suffix(".json").write_text(json.dumps(facts))
+            with pytest.raises(UserError, match="not a safetensors file|belongs to run"):
+                record.load(10, None)

@@ -36,7 +36,7 @@ def _usable(archive: npz.Archive, array_path: Path, digest_path: Path) -> tuple[
         facts: Facts = jsons.typed(jsons.read(digest_path), Facts, "map")
         mapped = np.load(array_path, mmap_mode="r")
         written = array_path.stat().st_mtime_ns
-    except (OSError, ValueError, EOFError):  # damaged or half of it: it is made again
+    except Exception:  # damaged or half of it (NumPy raises even the tokenizer's errors): it is made again
         return None
     member = archive.members["observations"]
     same = mapped.shape == member.shape and mapped.dtype == member.dtype and written == facts.mtime_ns

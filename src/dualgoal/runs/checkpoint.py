@@ -23,6 +23,7 @@ from dualgoal.runs.config import canonical
 Arrays = dict[str, np.ndarray]
 
 
+NOT_ARRAYS = "not a safetensors file; restore it or train again"
 FACTS_LIMIT = 1 << 16  # bytes of a checkpoint's JSON
 
 
@@ -72,7 +73,11 @@ def read(path: Path, expected: Mapping[str, Shape] | None = None) -> Arrays:
     verify(path)
     if expected is not None:
         fits(path, expected)
-    return safetensors.numpy.load(files.read_bytes(path, path.stat().st_size))
+    content = files.read_bytes(path, path.stat().st_size)
+    try:
+        return safetensors.numpy.load(content)
+    except Exception as error:  # the reader's own error types differ between its versions
+        raise UserError(f"{path}: {NOT_ARRAYS}") from error
 
 
 def verify(path: Path) -> None:
@@ -101,7 +106,7 @@ def fits(path: Path, expected: Mapping[str, Shape]) -> None:
             found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             held = {n: (tuple(s.get_shape()), _NAMES.get(str(s.get_dtype()), "?")) for n, s in found.items()}
     except Exception as error:  # the reader's own error types differ between its versions
-        raise UserError(f"{path}: not a safetensors file; restore it or train again") from error
+        raise UserError(f"{path}: {NOT_ARRAYS}") from error
     for name in {*held, *expected}:
         wanted = (expected[name].shape, expected[name].dtype.name) if name in expected else None
         if held.get(name) != wanted:

@@ -275,7 +275,7 @@ def require_own(path: Path, step: int) -> None:
     target = checkpoint_path(path, step)
     known, content = checkpoint.facts(target), read_config(path)
     # A newer version of the program may have more options, which give a continued run another id.
-    own = {content.get("id"), config.from_dict(content["run"]).id}
+    own = [content.get("id"), config.from_dict(content["run"]).id]
     if known.get("step") != step or known.get("run") not in own:
         made = f"run {known.get('run')} at step {known.get('step')}"
         raise UserError(f"{target}: belongs to {made}, not to this run at step {step}; remove it or restore its name")
