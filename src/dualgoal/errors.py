@@ -32,3 +32,14 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     near = get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     return UserError(f"unknown {kind} '{name}'{hint} (known: {', '.join(known)})")
+
+
+class Preempted(BaseException):
+    """A scheduler has asked the process to leave. Like Ctrl-C it passes through whatever handles errors.
+
+    The command line prints the message and exits with `terminal.PREEMPTED`; `number` is the signal that asked.
+    """
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number

@@ -229,7 +229,8 @@ class Lock:
             return
         if sys.platform != "win32":  # which does not remove open files
             with contextlib.suppress(OSError):
-                self._path.unlink()
+                if _has_name(self._path, self._file):  # else it was taken over, and the name is somebody else's
+                    self._path.unlink()
         self._file.close()
 
 

@@ -164,10 +164,19 @@ def json_object(value: Any, where: str) -> Row:
 
 
 class Journal(Generic[T]):
-    """An append-only file of rows. `parse` makes a row from JSON, `plain` turns it into JSON again."""
+    """An append-only file of rows. `parse` makes a row from JSON, `plain` turns it into JSON again.
 
-    def __init__(self, path: Path, parse: Callable[[Any, str], T], plain: Callable[[T], Row]):
-        self.path, self._parse, self._plain = path, parse, plain
+    `guard` is called before every change and raises if this process may not write any more.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        parse: Callable[[Any, str], T],
+        plain: Callable[[T], Row],
+        guard: Callable[[], None] = lambda: None,
+    ):
+        self.path, self._parse, self._plain, self._guard = path, parse, plain, guard
         self._file = self._open()
         content = files.read_bytes(path, ROWS_LIMIT)
         if not content.endswith(b"\n"):
@@ -181,6 +190,7 @@ class Journal(Generic[T]):
 
     def append(self, rows: Iterable[T]) -> None:
         """Add rows with one write, so that a kill leaves at most one incomplete line."""
+        self._guard()
         files.write_all(self._file, self.path, b"".join(_line(self._plain(row)) for row in rows))
 
     def rows(self) -> list[T]:
@@ -188,6 +198,7 @@ class Journal(Generic[T]):
 
     def keep(self, wanted: Callable[[T], bool]) -> None:
         """Drop every row that is not wanted; the others keep their bytes. Cutting off an end needs no room."""
+        self._guard()
         *found, _interrupted = files.read_bytes(self.path, ROWS_LIMIT).split(b"\n")
         lines = [line + b"\n" for line in found]
         kept = [line for line, row in zip(lines, self.rows(), strict=True) if wanted(row)]

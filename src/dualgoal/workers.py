@@ -1,9 +1,9 @@
 """A pool of worker processes, for collecting data and for evaluating policies.
 
-A process is started afresh, never forked; it computes on one thread and leaves Ctrl-C to its parent. It reads jobs from
-one pipe and answers on another, so it ends when its parent is gone. A process that dies is replaced and its job is
-tried again. What a job computes must not depend on the process it runs in: then neither crashes nor the number of
-workers change a result.
+A process is started afresh, never forked; it computes on one thread and leaves Ctrl-C and the signals of schedulers to
+its parent. It reads jobs from one pipe and answers on another, so it ends when its parent is gone. A process that dies
+is replaced and its job is tried again. What a job computes must not depend on the process it runs in: then neither
+crashes nor the number of workers change a result.
 """
 
 import contextlib
@@ -30,6 +30,9 @@ ATTEMPTS = 3
 JOB_SECONDS = 1800.0  # the longest job (an episode with images on one slow core) takes a few minutes
 # Cores are for more workers, and rounding must not depend on the number of threads.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+# Signals that ask a program to stop.
+REQUESTS = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2") if hasattr(signal, name)}
 
 Job = TypeVar("Job")
 Answer = TypeVar("Answer")
@@ -163,7 +166,7 @@ class _Worker:
         boot = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dualgoal import workers; workers.serve()"
         command = [sys.executable, "-P", "-c", boot, json.dumps([os.path.abspath(folder) for folder in sys.path])]
         pipe = subprocess.PIPE
-        with _ctrl_c_blocked():
+        with _requests_blocked():
             self.process = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=self._errors, env=dict(self._environment)
             )
@@ -195,13 +198,13 @@ class _Worker:
 
 
 @contextlib.contextmanager
-def _ctrl_c_blocked() -> Iterator[None]:
-    """Ctrl-C reaches every process of a terminal. A process inherits what its parent's thread blocks, so workers never
-    see it; the parent decides what happens to them."""
+def _requests_blocked() -> Iterator[None]:
+    """Ctrl-C reaches every process of a terminal, and a scheduler may signal every process of a job. A process inherits
+    what its parent's thread blocks, so workers never see these; the parent decides what happens to them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
     try:
         yield
     finally:
@@ -221,7 +224,8 @@ _loading_script = False
 
 def serve() -> None:
     """Answer jobs until the parent closes the pipe or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked
+    for number in REQUESTS:
+        signal.signal(number, signal.SIG_IGN)  # where it could not be blocked
     jobs, answers = _take_pipes()
     work: Callable[[Any], Any] | None = None
     with contextlib.suppress(OSError, EOFError):

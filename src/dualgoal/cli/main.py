@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dualgoal.cli import terminal
 from dualgoal.cli.verb import Verb
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import Preempted, UserError, unknown
 
 USER_ERROR = 2
 
@@ -20,6 +20,7 @@ class Entry(NamedTuple):
 
     place: str  # module of this folder, and class
     summary: str
+    resumes: bool = False  # the same command again goes on where it stopped
 
     def load(self) -> type[Verb]:
         module, name = self.place.split(":")
@@ -28,11 +29,13 @@ class Entry(NamedTuple):
 
 
 VERBS: dict[str, Entry] = {
-    "train": Entry("train:Train", "Train a goal representation and a policy, and evaluate the policy as it learns."),
+    "train": Entry(
+        "train:Train", "Train a goal representation and a policy, and evaluate the policy as it learns.", resumes=True
+    ),
     "eval": Entry("results:Eval", "Evaluate a checkpoint of a run."),
     "report": Entry("results:Report", "Write one self-contained HTML file about one or more runs."),
     "export": Entry("results:Export", "Write goal encoder and policy as safetensors, with a JSON file next to it."),
-    "reproduce": Entry("results:Reproduce", "Train the runs of a table of the paper and print it."),
+    "reproduce": Entry("results:Reproduce", "Train the runs of a table of the paper and print it.", resumes=True),
     "results": Entry("results:Results", "Collect evaluations of runs and build the page of results from them."),
     "data generate": Entry("data:Generate", "Make a dataset with scripted behaviours."),
     "data fetch": Entry("data:Fetch", "Download a dataset of the paper."),
@@ -42,7 +45,9 @@ VERBS: dict[str, Entry] = {
     "demo": Entry("demo:Demo", "Make data, train, evaluate and report on a small maze, in a few minutes."),
     "doctor": Entry("doctor:Doctor", "Report versions, devices, rendering, memory and disk, and what to repair."),
     "theory": Entry("experiments:Theory", "Check the paper's theorems exactly on small finite processes."),
-    "lightsout": Entry("experiments:LightsOut", "Train DQN on Lights Out, the puzzle with exact distances."),
+    "lightsout": Entry(
+        "experiments:LightsOut", "Train DQN on Lights Out, the puzzle with exact distances.", resumes=True
+    ),
     "bench": Entry("experiments:Bench", "Measure how fast training is."),
 }
 
@@ -54,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:]
     outputs = terminal.protect_output()
     terminal.protect_interrupts(farewell("stopped", words))
+    if words and words[0] in VERBS and VERBS[words[0]].resumes:
+        terminal.protect_preemption(farewell("stopped", words))
     code = status(words)
     lost = terminal.lost_output(outputs)
     if lost is None:
@@ -76,6 +83,9 @@ def status_of(action: Callable[[], object], words: Sequence[str] = ()) -> int:
     except KeyboardInterrupt as stop:
         print(farewell(str(stop) or "stopped", list(words)), file=sys.stderr)
         return terminal.INTERRUPTED
+    except Preempted as request:
+        print(farewell(str(request), words), file=sys.stderr)
+        return terminal.PREEMPTED
     except SystemExit as end:  # tyro's, after --help or after an error that it has printed itself
         return end.code if isinstance(end.code, int) else 0
     except (OSError, MemoryError, RecursionError, RuntimeError) as problem:
@@ -87,7 +97,7 @@ def status_of(action: Callable[[], object], words: Sequence[str] = ()) -> int:
 
 
 def farewell(message: str, words: list[str]) -> str:
-    """The line after Ctrl-C, with the command to repeat."""
+    """The line after Ctrl-C or a signal, with the command to repeat."""
     below = "\n" if sys.stderr.isatty() else ""  # the line on which the terminal has echoed ^C
     return f"{below}dualgoal: {message}: dualgoal {shlex.join(words)}"
 

@@ -10,7 +10,9 @@ import threading
 from types import FrameType
 from typing import Any
 
-INTERRUPTED = 130  # the exit status of a program that Ctrl-C has ended
+from dualgoal.errors import Preempted
+from dualgoal.runs.interruption import FROM_SCHEDULERS, INTERRUPTED, PREEMPTED
+
 RETRY_SECONDS = 0.02
 
 
@@ -86,6 +88,23 @@ def protect_interrupts(farewell: str) -> None:
 
     report, sys.unraisablehook = sys.unraisablehook, unraisable
     signal.signal(signal.SIGINT, interrupt)
+
+
+def protect_preemption(farewell: str) -> None:
+    """Let the signals of schedulers end a command that can be resumed with the status that asks for it.
+
+    Training has handlers of its own, which save first; these are for the time before it, and for its data.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        if importing(frame):
+            os.write(2, f"{farewell}\n".encode())
+            os._exit(PREEMPTED)
+        raise Preempted("stopped", number)
+
+    for number in FROM_SCHEDULERS:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, leave)
 
 
 def importing(frame: FrameType | None) -> bool:

@@ -27,7 +27,7 @@ KNOWN = {
     directory.NOISY_EVALUATIONS,
     directory.TIMING,
     directory.CHECKPOINTS,
-    directory.LOCK,
+    *directory.OF_THE_OWNER,
     DISTANCES,
     VIDEOS,
     "tensorboard",

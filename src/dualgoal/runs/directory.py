@@ -1,7 +1,7 @@
 """A run directory is the record of a run: configuration, metrics, evaluations and checkpoints, nothing else.
 
-One process at a time may write to it, a second one is refused. The newest intact checkpoint is where a run continues;
-older ones are kept as far as a damaged one or an unfinished evaluation may need them.
+One process at a time may write to it, a second one is refused (`owner.py`). The newest intact checkpoint is where a run
+continues; older ones are kept as far as a damaged one or an unfinished evaluation may need them.
 """
 
 import json
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from dualgoal import jsons
-from dualgoal.errors import UserError
-from dualgoal.files import locked, remove_leftovers, require_no_link, write_atomic
+from dualgoal.errors import Preempted, UserError
+from dualgoal.files import remove_leftovers, require_no_link, write_atomic
 from dualgoal.jsons import Journal, Row, json_object, usable_rows
-from dualgoal.runs import checkpoint, config, rows
+from dualgoal.runs import checkpoint, config, owner, rows
 from dualgoal.runs.checkpoint import Arrays, Damaged, Shape
 from dualgoal.runs.config import Run
 from dualgoal.runs.facts import RunFacts
@@ -28,7 +28,7 @@ EVALUATIONS = "eval.jsonl"
 NOISY_EVALUATIONS = "noise.jsonl"  # of the same checkpoints with noise on the goals, made after training
 TIMING = "timing.jsonl"  # apart from the metrics, which are bit-reproducible
 CHECKPOINTS = "checkpoints"
-LOCK = "lock"
+OF_THE_OWNER = (owner.LOCK, owner.OWNER, owner.STATUS, owner.TAKEOVER)
 
 KEEP_LAST = 2
 CONFIG_LIMIT = 1 << 20  # bytes; a real one has about 3,000
@@ -144,35 +144,53 @@ def missing_evaluations(path: str | Path, steps: Iterable[int], seeds: Iterable[
 
 
 class Store:
-    """A run directory opened for writing. Use as a context manager: leaving it frees the lock."""
+    """A run directory opened for writing. Use as a context manager: leaving it lets others write.
 
-    def __init__(self, path: Path, run: Run, facts: RunFacts, warn: Callable[[str], None] = print):
+    With `wait`, another process that writes to it is waited for.
+    """
+
+    def __init__(
+        self, path: Path, run: Run, facts: RunFacts, warn: Callable[[str], None] = print, *, wait: bool = False
+    ):
         self.path, self.run, self.warn = Path(path), run, warn
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{path}: cannot be made a folder ({error.strerror}); choose another --out") from error
         require_no_link(self.checkpoints)
-        self._lock = locked(self.path / LOCK)
+        self.owner = owner.acquire(self.path, wait=wait, say=warn)
         try:
+            if self.owner.took_over:
+                self._detach_journals()
             self._claim(facts)
             for folder in (self.path, self.checkpoints):
                 remove_leftovers(folder)
-            self.metrics = Journal(self.path / METRICS, metric, dict)
-            self.evals = Journal(self.path / EVALUATIONS, EvalRow.from_json, EvalRow.to_json)
-            self.timing = Journal(self.path / TIMING, json_object, dict)
-        except BaseException:
-            self._lock.close()
+            self.metrics = Journal(self.path / METRICS, metric, dict, self.owner.check)
+            self.evals = Journal(self.path / EVALUATIONS, EvalRow.from_json, EvalRow.to_json, self.owner.check)
+            self.timing = Journal(self.path / TIMING, json_object, dict, self.owner.check)
+        except BaseException as error:
+            self._release(error)
             raise
 
     def __enter__(self) -> "Store":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.metrics.close()
         self.evals.close()
         self.timing.close()
-        self._lock.close()
+        self._release(error)
+
+    def _release(self, error: BaseException | None) -> None:
+        interrupted = isinstance(error, KeyboardInterrupt | Preempted)
+        state = "finished" if error is None else "interrupted" if interrupted else "failed"
+        self.owner.release(state, "" if error is None else str(error) or type(error).__name__)
+
+    def _detach_journals(self) -> None:
+        """Make the journals new files: an owner that was only asleep still has the old ones open."""
+        for name in (METRICS, EVALUATIONS, TIMING):
+            if (self.path / name).exists():
+                write_atomic(self.path / name, (self.path / name).read_bytes())
 
     @property
     def checkpoints(self) -> Path:
@@ -189,6 +207,7 @@ class Store:
 
     def save(self, step: int, arrays: Arrays, keep: Iterable[int] = ()) -> None:
         """Write the checkpoint of `step`, then drop those that neither `keep` nor the last few need."""
+        self.owner.check()
         self.metrics.sync()
         self.evals.sync()
         target = checkpoint_path(self.path, step)
@@ -221,6 +240,7 @@ class Store:
     def prune(self, keep: Iterable[int] = ()) -> None:
         """Drop the checkpoints that neither `keep` nor the last few need. By arrays, not by JSON: a process killed
         between the two removals leaves arrays that no JSON names."""
+        self.owner.check()
         wanted = {*steps(self.path)[-KEEP_LAST:], *keep}
         for step in set(_numbers(self.path, ".safetensors")) - wanted:
             self._remove(step)

@@ -6,13 +6,10 @@ continues; an evaluation that was not finished when the run stopped is done agai
 """
 
 import dataclasses
-import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +27,7 @@ from dualgoal.runs import config, directory, evaluation, policy, resume, rows, t
 from dualgoal.runs.config import Run
 from dualgoal.runs.evaluation import Conditions, WorkerEvaluator
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
+from dualgoal.runs.interruption import Interruption
 from dualgoal.runs.rows import EvalRow
 from dualgoal.sampler import to_device
 
@@ -77,10 +75,12 @@ def train(
     pin: bool = False,
     datasets: tuple[Dataset, Dataset | None] | None = None,
     evaluator: Evaluator | None = None,
+    wait: bool = False,
 ) -> Path:
     """Train `run` into the directory `out`, or resume it there, and return the directory.
 
     `datasets` (training, validation) take the place of files, `evaluator` that of environments in worker processes.
+    With `wait`, another process that writes to `out` is waited for instead of being an error.
     """
     out = Path(out)
     if workers is not None:
@@ -101,9 +101,10 @@ def train(
     goals = evaluator.goals if evaluator else evaluation.count_goals(run.task) if run.eval_steps else None
     facts = describe(run, training, goals)
     with ExitStack() as stack:
-        record = stack.enter_context(directory.Store(out, run, facts, warn=warn))
+        record = stack.enter_context(directory.Store(out, run, facts, warn=warn, wait=wait))
         loop = TrainingLoop(policy.agent_for(run, dataclasses.asdict(facts.sizes)), run.seeds)
         start = resume.restore(record, loop, run, goals or 0)
+        record.owner.report(start.step, None, "compiling" if start.step < run.steps else "")
         if start.step == run.steps and not start.evaluations:
             record.prune(scored_steps(run, run.steps))
             say(f"{out}: complete ({run.steps:,} steps)")
@@ -148,8 +149,11 @@ class Session:
         for step in start.evaluations:
             self.evaluator.submit(self.record.path, step)
         step, state = start.step, start.state
-        rate, interrupt = 0.0, Interrupt()
-        with interrupt:
+        rate = 0.0
+        with Interruption() as interruption:
+            if step < self.run.steps:
+                self.loop.compile(state, training)
+                self._leave_if(interruption, step)  # compiling takes long, and nothing has been computed yet
             while step < self.run.steps:
                 until = next(s for s in self.stops if s > step)
                 count = min(until - step, max(1, int(rate * CHUNK_SECONDS)))
@@ -159,14 +163,13 @@ class Session:
                 rate, step = count / (time.perf_counter() - began), step + count
                 if step == until:
                     self._keep_schedule(step, state, training, held_out, rate)
-                self._collect(step)
-                if interrupt.requested and step < self.run.steps:
+                self._collect(step, rate)
+                if interruption.requested and step < self.run.steps:
                     self._save(step, state)
-                    raise KeyboardInterrupt(self._how_to_resume(step))
+                    self._leave_if(interruption, step)
             while self.evaluator.pending:
                 self._collect(step)
-                if interrupt.requested:
-                    raise KeyboardInterrupt(self._how_to_resume(step))
+                self._leave_if(interruption, step)
                 time.sleep(0.05)
         self.record.prune(scored_steps(self.run, step))  # also what a process killed while pruning left behind
 
@@ -198,9 +201,11 @@ class Session:
         keep = {*scored_steps(self.run, step), *self.evaluator.pending}
         self.record.save(step, trees.to_host(state), keep=keep)
 
-    def _collect(self, at: int) -> None:
+    def _collect(self, at: int, rate: float | None = None) -> None:
         pending = self.evaluator.pending
-        self.display.advance(at, f"evaluating step {pending[0]:,}" if pending else "")
+        busy = f"evaluating step {pending[0]:,}" if pending else ""
+        self.display.advance(at, busy)
+        self.record.owner.report(at, rate, busy)
         for step, found in self.evaluator.collect():
             self.record.evals.append(found)
             self.record.evals.sync()
@@ -224,35 +229,17 @@ class Session:
             f"{self.record.path}: {name} is not finite at step {step} for seed {seed}; {last}: try a smaller --lr"
         )
 
-    def _how_to_resume(self, step: int) -> str:
-        return f"interrupted; step {step:,} is saved in {self.record.path}. To resume, run the same command again"
+    def _leave_if(self, interruption: Interruption, step: int) -> None:
+        """Grant the request to stop; `step` is saved."""
+        if interruption.requested:
+            kept = f"step {step:,} is saved in {self.record.path}" if step else "nothing has been trained yet"
+            raise interruption.error(f"interrupted; {kept}. To resume, run the same command again")
 
 
 def scored_steps(run: config.Run, step: int) -> list[int]:
     """The evaluations up to `step` that a score averages; their checkpoints are kept."""
     return [s for s in run.eval_steps if s <= step][-KEPT_EVALUATIONS:]
 
-
-class Interrupt:
-    """Turns the first Ctrl-C (or SIGTERM) into a request that the loop grants; the second one interrupts at once."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "Interrupt":
-        if threading.current_thread() is threading.main_thread():
-            self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
 
 
 def default_workers(platform: str, cpus: list[int] | None) -> int:
