@@ -30,7 +30,8 @@ ALLOWED = {  # a folder, or a module at the top, may import itself and what stan
     "collect": "data envs files jsons machine progress workers errors",
     "theory": "errors",
     "runs": f"{METHOD} collect data envs files jsons machine progress workers errors",
-    "paper": f"{METHOD} runs collect data envs files jsons machine progress theory errors",
+    "engine": "runs files jsons machine errors __init__",  # of the package: its version, compared between machines
+    "paper": f"{METHOD} engine runs collect data envs files jsons machine progress theory errors",
     "report": "paper runs data envs files jsons machine errors",
     "bench": f"{METHOD} paper runs envs machine errors",
     "cli": "*",

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dualgoal import errors
-from dualgoal.paper import reproduce, results_page, tables
+from dualgoal.paper import jobs, reproduce, results_page, tables
 from dualgoal.runs import config, directory
 from run_files import rows, write_run
 
@@ -32,7 +32,7 @@ def quiet(_):
 
 
 def read(job):
-    return reproduce.read_record(job.out, job.planned)
+    return jobs.read_record(job.out, job.planned)
 
 
 def test_runs_are_done_once_and_the_table_is_written(tmp_path):
@@ -134,7 +134,7 @@ def test_noise_evaluates_the_same_run_again_and_draws_a_figure(tmp_path, monkeyp
 def test_dry_run_lists_full_configurations(tmp_path):
     found = reproduce.dry_run("fusion", out=tmp_path)
     json.dumps(found)
-    assert reproduce.plan_text(found).endswith("4 runs, 16 counting every seed")
+    assert jobs.text(found).endswith("4 runs, 16 counting every seed")
     assert len(found) == 4 and {job["status"] for job in found} == {"new"}
     run = config.from_dict(found[0]["config"])
     assert run.id == found[0]["id"] and found[0]["out"].endswith(run.id)

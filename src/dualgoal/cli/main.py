@@ -36,6 +36,8 @@ VERBS: dict[str, Entry] = {
     "report": Entry("results:Report", "Write one self-contained HTML file about one or more runs."),
     "export": Entry("results:Export", "Write goal encoder and policy as safetensors, with a JSON file next to it."),
     "reproduce": Entry("results:Reproduce", "Train the runs of a table of the paper and print it.", resumes=True),
+    "sweep": Entry("cluster:Sweep", "Train every run of a grid and print one table of them.", resumes=True),
+    "runs": Entry("cluster:Runs", "Show which runs are running, finished or failed, and how far they are."),
     "results": Entry("results:Results", "Collect evaluations of runs and build the page of results from them."),
     "data generate": Entry("data:Generate", "Make a dataset with scripted behaviours."),
     "data fetch": Entry("data:Fetch", "Download a dataset of the paper."),

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from dualgoal.cli.cluster import ManyRuns
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
 from dualgoal.errors import UserError
@@ -86,20 +87,12 @@ class Export(Verb):
         print(export_policy(self.run_path, self.out, seed=self.seed, step=self.step))
 
 
-@dataclass(frozen=True)
-class Reproduce(Verb):
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(ManyRuns):
     """Trains missing runs, resumes unfinished ones, and prints the table next to the published numbers."""
 
     table: Annotated[Positional[str], arg(metavar="TABLE")]
     """Table (see: dualgoal list tables)."""
-    dry_run: bool = False
-    """Only list the runs."""
-    json: bool = False
-    """Print JSON."""
-    out: Path = Path("runs")
-    """Folder that holds the runs."""
-    data: Annotated[Path | None, unset("cached, else downloaded, else generated", "PATH")] = None
-    """Folder with the datasets."""
     tasks: Annotated[tuple[str, ...], unset("all")] = ()
     """Rows of the table."""
     reps: Annotated[tuple[str, ...], unset("all")] = ()
@@ -112,23 +105,18 @@ class Reproduce(Verb):
     """Evaluation episodes per goal."""
     precision: PrecisionOption = "auto"
     """Precision of matrix products. auto: bf16 for state observations on a GPU that supports it, else float32."""
-    workers: Annotated[int | None, unset("half the cores; with an accelerator, all but one", "INT")] = None
-    """Number of evaluation processes."""
-    quiet: bool = False
-    """Show no progress."""
 
     def run(self) -> None:
-        from dualgoal.paper import reproduce
+        from dualgoal.paper import jobs, reproduce
 
+        means = self.means
         part: dict[str, Any] = {"tasks": self.tasks or None, "reps": self.reps or None, "seeds": self.seeds or None}
         part |= {"steps": self.steps, "precision": self.precision}
         part |= {} if self.episodes is None else {"episodes": self.episodes}
         if self.dry_run:
-            show(reproduce.dry_run(self.table, out=self.out, **part), self.json, reproduce.plan_text)
+            show(reproduce.dry_run(self.table, out=self.out, **part), self.json, jobs.text)
             return
-        done = reproduce.reproduce_table(
-            self.table, out=self.out, data=self.data, workers=self.workers, quiet=self.quiet, **part
-        )
+        done = reproduce.carry_out(self.table, out=self.out, means=means, say=self.say, **part)
         print(done.json if self.json else done.text)
         if done.problems:
             raise UserError(f"{len(done.problems)} runs of {self.table} failed; the first: {done.problems[0]}")

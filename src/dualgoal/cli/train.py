@@ -116,15 +116,5 @@ def _base(chosen: Chosen) -> Run:
     if task in tasks.TASKS or not chosen.data:  # without data, an unknown task is an error that names the nearest one
         run = settings.preset(task, rep, algo, source=source, **({} if steps is None else {"steps": steps}))
     else:
-        run = _own_task(task, rep, algo, 1_000_000 if steps is None else steps)
+        run = settings.own(task, rep, algo, **({} if steps is None else {"steps": steps}))
     return run if frozen is None else dataclasses.replace(run, rep=frozen)
-
-
-def _own_task(task: str, rep: str, algo: str, steps: int) -> Run:
-    """A run on the user's own data, evaluated if there is an environment for it."""
-    from dualgoal.envs.registry import exists
-
-    every = max(1, steps // 10)
-    schedule = {"steps": steps, "eval_every": every, "save_every": every, "log_every": min(5000, every)}
-    values = {"task": task, "rep": {"name": rep}, "algo": {"name": algo}, "episodes": 50 if exists(task) else 0}
-    return config.from_dict(values | schedule)

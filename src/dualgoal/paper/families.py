@@ -18,7 +18,7 @@ class Family:
     """What differs between families of tasks."""
 
     configure: Callable[..., Run]  # (task, representation, algorithm, **options) of a cell of a table
-    train: Callable[..., Any]  # (run, run directory, *, data_path, workers, quiet): trains or resumes
+    train: Callable[..., Any]  # (run, run directory, *, data_path, workers, quiet, wait): trains or resumes
     table_task: Callable[[str], str]  # the row of a table to which a run's task belongs
     paper_data: str  # what the paper trained on
     simulator: bool  # MuJoCo is involved, and its version matters
@@ -30,10 +30,12 @@ def _configure(task: str, rep: str, algo: str, **options: Any) -> Run:
     return settings.preset(task, rep, algo, **options)
 
 
-def _train(run: Run, out: Path, *, data_path: str | Path | None, workers: int | None, quiet: bool) -> None:
+def _train(
+    run: Run, out: Path, *, data_path: str | Path | None, workers: int | None, quiet: bool, wait: bool = False
+) -> None:
     from dualgoal.runs import training
 
-    training.train(run, out, data_path=data_path, workers=workers, quiet=quiet)
+    training.train(run, out, data_path=data_path, workers=workers, quiet=quiet, wait=wait)
 
 
 def _configure_lights_out(task: str, rep: str, algo: str, **options: Any) -> Run:
@@ -42,11 +44,13 @@ def _configure_lights_out(task: str, rep: str, algo: str, **options: Any) -> Run
     return lightsout.configure(task, rep, algo, **options)
 
 
-def _train_lights_out(run: Run, out: Path, *, data_path: str | Path | None, workers: int | None, quiet: bool) -> None:
+def _train_lights_out(
+    run: Run, out: Path, *, data_path: str | Path | None, workers: int | None, quiet: bool, wait: bool = False
+) -> None:
     """The data are made and the policy is evaluated in this process, so there is no data path and no worker."""
     from dualgoal.paper import lightsout
 
-    lightsout.train(run, out, quiet=quiet)
+    lightsout.train(run, out, quiet=quiet, wait=wait)
 
 
 def _board(task: str) -> str:

@@ -141,6 +141,7 @@ def train(
     data_seed: int = Experiment.data_seed,
     *,
     quiet: bool = False,
+    wait: bool = False,
 ) -> Path:
     """Train a run of `Experiment.to_run` into `out`, or resume it. A3: one dataset of random presses for all seeds."""
     from dualgoal import machine
@@ -158,4 +159,4 @@ def train(
         raise UserError(f"{trajectories} trajectories of {length} presses; expected at least 1 of at least 2")
     dataset = view_dataset(view, trajectories, length, data_seed)
     evaluator = OnDevice(run, view, policy.agent_for(run, dataclasses.asdict(Sizes.of(dataset))))
-    return training.train(run, out, datasets=(dataset, None), evaluator=evaluator, quiet=quiet)
+    return training.train(run, out, datasets=(dataset, None), evaluator=evaluator, quiet=quiet, wait=wait)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dualgoal.errors import UserError
 from dualgoal.files import read_bytes, write_atomic
-from dualgoal.paper import claims, comparison, families, figures, formats, reproduce, row_files, tables
+from dualgoal.paper import claims, comparison, families, figures, formats, jobs, row_files, tables
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import directory
@@ -54,7 +54,7 @@ def collect(runs: str | Path, into: str | Path, say: Callable[[str], None] = pri
     written = []
     for path in sorted(p.parent for p in Path(runs).rglob("config.json")):
         try:
-            found = [record for planned in cells_of(path) if (record := reproduce.read_record(path, planned))]
+            found = [record for planned in cells_of(path) if (record := jobs.read_record(path, planned))]
         except UserError as error:
             say(f"{path}: left out: {error}")
             continue
@@ -78,7 +78,7 @@ def cells_of(path: Path) -> list[PlannedRun]:
         for table in tables.TABLES.values()
         if task in table.tasks
         for planned in tables.expand(table.name, tasks=[task], **given)
-        if reproduce.can_fill(path, planned)
+        if jobs.can_fill(path, planned)
     ]
     clean = [planned for planned in found if not planned.noise][:1]
     noisy = [planned for planned in found if planned.noise and (path / directory.NOISY_EVALUATIONS).exists()]

@@ -13,7 +13,7 @@ from typing import Any
 
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
-from dualgoal.paper import claims, comparison, reproduce, results_page, row_files, tables
+from dualgoal.paper import claims, comparison, jobs, results_page, row_files, tables
 from dualgoal.report import distances, reader, sections
 from dualgoal.report.html import Markup, data, join, tag
 from dualgoal.report.reader import RunView
@@ -87,7 +87,7 @@ def _cells(view: RunView, problems: list[str]) -> list[tuple[tables.PlannedRun, 
     """The paper's cells that a run fills, with its rows; none for runs of one's own."""
     try:
         planned = results_page.cells_of(view.path)
-        found = [(cell, reproduce.read_record(view.path, cell)) for cell in planned]
+        found = [(cell, jobs.read_record(view.path, cell)) for cell in planned]
     except UserError as error:
         problems.append(f"{view.path}: not compared with the paper: {error}")
         return []

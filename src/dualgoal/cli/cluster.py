@@ -1,0 +1,132 @@
+"""Commands for many runs: carry out a sweep, see how runs are getting on, compute how long tables take."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from dualgoal.cli.parsing import unset
+from dualgoal.cli.verb import Verb, show
+from dualgoal.errors import UserError
+
+if TYPE_CHECKING:
+    from dualgoal.paper.jobs import Means
+
+ON_HELP = "Where the runs are trained: here, ray, ray:HOST:PORT or slurm (see docs/cluster.md)."
+On = Annotated[str, arg(metavar="here|ray[:ADDRESS]|slurm", help=ON_HELP)]
+Gpus = Annotated[float | None, unset("one, if there are any", "FLOAT")]
+Cpus = Annotated[int | None, unset("an even share of the machine; on Slurm 8", "INT")]
+Slurm = Annotated[tuple[str, ...], unset("24 hours, the cluster's own defaults", "NAME=VALUE")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManyRuns(Verb):
+    """The options of commands that carry out a plan of runs."""
+
+    on: On = "here"
+    dry_run: bool = False
+    """Only list the runs."""
+    json: bool = False
+    """Print JSON."""
+    out: Path = Path("runs")
+    """Folder that holds the runs; on a cluster, one that all machines see."""
+    data: Annotated[Path | None, unset("cached, else downloaded, else generated", "PATH")] = None
+    """Folder with the datasets."""
+    workers: Annotated[int | None, unset("half the cores; with an accelerator, all but one", "INT")] = None
+    """Evaluation processes of each run."""
+    gpus: Gpus = None
+    """GPUs of each run on a cluster; below 1, a share of one GPU and of its memory."""
+    cpus: Cpus = None
+    """CPU cores of each run on a cluster, for training and evaluation."""
+    slurm: Slurm = ()
+    """More options of sbatch, for instance partition=gpu time=600 (minutes)."""
+    quiet: bool = False
+    """Show no progress."""
+
+    @property
+    def means(self) -> "Means":
+        """How the plan is carried out."""
+        from dualgoal.engine.items import Placement
+        from dualgoal.paper.jobs import Means
+
+        placement = Placement(self.gpus, self.cpus, self.slurm)
+        return Means(self.on, placement, self.data, self.workers, self.quiet)
+
+    def say(self, text: str) -> None:
+        """Print an event, but not between the JSON."""
+        if not self.json:
+            print(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(ManyRuns):
+    """Every combination of the lists in the file is a run. Finished runs are skipped and unfinished ones resumed, so
+    the same command continues after an interruption, and may be given again after the file has been extended."""
+
+    file: Annotated[Positional[Path], arg(metavar="FILE.toml")]
+    """Lists of tasks, reps, algos and seeds, [options] of all runs, and a [grid] of options to combine."""
+
+    def run(self) -> None:
+        from dualgoal.paper import jobs, sweep
+
+        means = self.means
+        if self.dry_run:
+            show([job.to_dict() for job in sweep.plan(self.file, self.out)], self.json, jobs.text)
+            return
+        done = sweep.carry_out(self.file, out=self.out, means=means, say=self.say)
+        print(done.json if self.json else done.text)
+        if done.problems:
+            raise UserError(f"{len(done.problems)} runs of {self.file} failed; the first: {done.problems[0]}")
+
+
+@dataclass(frozen=True)
+class Runs(Verb):
+    """Reads only what the runs write themselves, so it works from any terminal that sees the folder."""
+
+    folder: Annotated[Positional[Path], arg(metavar="DIR", help_behavior_hint="(default: runs)")] = Path("runs")
+    """Folder that holds runs, at any depth."""
+    sort: Annotated[str, arg(metavar="COLUMN")] = "state"
+    """Column to sort by: state, task, run, step, rate, left, success, node or path."""
+    reverse: bool = False
+    """Largest first."""
+    state: Annotated[tuple[str, ...], unset("all")] = ()
+    """Only runs in these states: running, lost, failed, interrupted, unfinished, finished."""
+    json: bool = False
+    """Print JSON."""
+    watch: bool = False
+    """Show the table again every few seconds, until Ctrl-C."""
+    every: float = 5.0
+    """Seconds between two looks of --watch."""
+
+    def run(self) -> None:
+        if not self.watch:
+            from dualgoal.runs import overview
+
+            show(overview.to_json(self._lines()) if self.json else self._lines(), self.json, overview.text)
+            return
+        self._watch()
+
+    def _lines(self) -> list[Any]:
+        from dualgoal.errors import unknown
+        from dualgoal.runs import overview
+
+        for state in self.state:
+            if state not in overview.STATES:
+                raise unknown("state", state, overview.STATES)
+        lines = [overview.look(path) for path in overview.find(self.folder)]
+        chosen = [line for line in lines if not self.state or line.state in self.state]
+        return overview.ordered(chosen, self.sort, self.reverse)
+
+    def _watch(self) -> None:
+        from rich.live import Live
+
+        from dualgoal.runs import overview
+
+        if self.json:
+            raise UserError("--watch is for people; give --json alone and repeat the command")
+        with Live(overview.picture(self._lines()), auto_refresh=False) as live:
+            while True:
+                time.sleep(max(0.1, self.every))
+                live.update(overview.picture(self._lines()), refresh=True)

@@ -1,0 +1,107 @@
+"""What an engine carries out, what it asks of a machine, and how one run is carried out there."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from dualgoal.errors import UserError
+from dualgoal.runs import directory, owner
+
+ATTEMPTS = 5  # how often a run may lose its machine without a new checkpoint before it is given up
+MEMORY = 0.9  # of a GPU, shared between the runs on it; the rest is for libraries
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A run to be done. `call(workers)` trains or resumes it into `out`; it must be picklable, as others execute it."""
+
+    name: str
+    out: Path
+    call: Callable[[int | None], None]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What one run asks of a machine."""
+
+    gpus: float | None = None  # fewer than 1: that share of one GPU's memory. None: one, if there are any
+    cpus: int | None = None  # cores for training and evaluation. None: an even share of the machine
+    slurm: tuple[str, ...] = ()  # further options of sbatch, as NAME=VALUE
+
+    def __post_init__(self) -> None:
+        if self.gpus is not None and (self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus))):
+            raise UserError(f"--gpus is {self.gpus:g}; expected a whole number, or a fraction below 1")
+        if self.cpus is not None and self.cpus < 1:
+            raise UserError(f"--cpus is {self.cpus}; expected at least 1")
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended: its problem in one line, or None."""
+
+    item: Item
+    problem: str | None
+
+
+class Engine(Protocol):
+    """Carries out runs."""
+
+    def execute(self, items: Sequence[Item], say: Say) -> Iterator[End]:
+        """Do every run and yield each as it ends; `say` gets a line per event."""
+        ...
+
+
+def perform(item: Item, workers: int | None, gpus: float = 0.0) -> str | None:
+    """Do one run in this process: None, or the line that says why it cannot be done."""
+    if 0 < gpus < 1:  # JAX would take most of the GPU; it reads this when it first touches the device
+        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{MEMORY * gpus:.3f}"
+    try:
+        item.call(workers)
+        return None
+    except UserError as problem:
+        line = str(problem)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        share = f" in {gpus:g} of a GPU; give it more with --gpus" if 0 < gpus < 1 else ""
+        line = f"not enough memory for this run{share}, or take fewer seeds"
+    owner.note_failure(item.out, line)
+    return line
+
+
+def checkpoints(item: Item) -> int:
+    """The newest step that is saved, by which a run that is started again and again shows that it gets on."""
+    return max(directory.steps(item.out), default=0)
+
+
+class Patience:
+    """Decides whether a run that has lost its machine is started again."""
+
+    def __init__(self) -> None:
+        self._saved: dict[str, int] = {}
+        self._losses: dict[str, int] = {}
+
+    def again(self, item: Item) -> bool:
+        """Yes, unless it has been lost several times since its last checkpoint."""
+        saved = checkpoints(item)
+        if saved > self._saved.get(item.name, -1):
+            self._losses[item.name] = 0
+        self._saved[item.name] = saved
+        self._losses[item.name] += 1
+        return self._losses[item.name] < ATTEMPTS
+
+
+class Here:
+    """One run after the other, in this process."""
+
+    def __init__(self, workers: int | None = None):
+        self._workers = workers
+
+    def execute(self, items: Sequence[Item], say: Say) -> Iterator[End]:
+        for item in items:
+            say(f"{item.name}: {'resuming' if item.out.exists() else 'starting'} {item.out}")
+            yield End(item, perform(item, self._workers))

@@ -1,0 +1,114 @@
+"""Runs as Slurm jobs, submitted by submitit, which also puts a job back into the queue that is asked to leave."""
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dualgoal.engine import sites
+from dualgoal.engine.items import End, Item, Placement, Say, perform
+from dualgoal.engine.sites import Nonce, Site
+from dualgoal.errors import Preempted, UserError
+from dualgoal.runs import interruption
+
+LOGS = ".slurm"  # in the folder of the runs
+HOURS = 24
+REQUEUES = 1000  # a run may be interrupted as often as it likes: it loses nothing
+CPUS = 8
+POLL_SECONDS = 2.0
+
+
+class Task:
+    """One run as a job. Asked to leave, it saves, and is put back into the queue as it is."""
+
+    def __init__(self, nonce: Nonce, driver: Site, workers: int | None):
+        self._nonce, self._driver, self._workers = nonce, driver, workers
+
+    def __call__(self, item: Item) -> str | None:
+        import submitit
+
+        try:
+            sites.require_equal(sites.look(self._nonce), self._driver, self._nonce)
+        except UserError as problem:
+            return str(problem)
+        # scancel sends SIGTERM, and a job that was cancelled must not come back; submitit ignores it.
+        interruption.LEFT_TO_OTHERS.add(int(signal.SIGTERM))
+        try:
+            return perform(item, self._workers)
+        except Preempted:
+            signal.raise_signal(submitit.JobEnvironment()._usr_sig())  # to submitit's handler, which does not return
+            raise
+
+    def checkpoint(self, item: Item) -> Any:
+        """Submitit asks: what is to be submitted instead?"""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self, item)
+
+
+class OnSlurm:
+    """Carries out runs as an array of Slurm jobs."""
+
+    def __init__(self, placement: Placement, folder: Path, workers: int | None = None, cluster: str = "slurm"):
+        try:
+            import submitit
+        except ImportError as error:
+            raise UserError("--on slurm needs submitit; install it with pip install 'dualgoal[slurm]'") from error
+        if cluster == "slurm" and shutil.which("sbatch") is None:
+            raise UserError("--on slurm: there is no sbatch here; run this on a machine from which jobs are submitted")
+        gpus = 1.0 if placement.gpus is None else placement.gpus
+        if gpus != int(gpus):
+            raise UserError(f"Slurm gives whole GPUs, not {gpus:g}; give --gpus 1, or use --on ray inside a job")
+        options: dict[str, Any] = {"timeout_min": HOURS * 60, "gpus_per_node": int(gpus)}
+        options |= {"cpus_per_task": placement.cpus or CPUS, "slurm_additional_parameters": {"requeue": True}}
+        options |= _given(placement.slurm)
+        self._submitit, self._cluster, self._options = submitit, cluster, options
+        self._folder, self._workers = folder, workers
+
+    def execute(self, items: Sequence[Item], say: Say) -> Iterator[End]:
+        if not items:
+            return
+        nonce = sites.plant(self._folder / LOGS)  # it stays: jobs start when this process may be gone
+        jobs = self._submit(items, Task(nonce, sites.look(nonce), self._workers))
+        say(f"slurm: {len(jobs)} jobs, the first is {jobs[0].job_id}; logs in {self._folder / LOGS}")
+        waiting = dict(zip(jobs, items, strict=True))
+        while waiting:
+            for job in [job for job in waiting if job.done()]:
+                yield End(waiting.pop(job), self._result(job))
+            time.sleep(POLL_SECONDS)
+
+    def _submit(self, items: Sequence[Item], task: Task) -> list[Any]:
+        limit = {f"{self._cluster}_max_num_timeout": REQUEUES}
+        executor = self._submitit.AutoExecutor(folder=self._folder / LOGS / "%j", cluster=self._cluster, **limit)
+        try:
+            executor.update_parameters(name="dualgoal", **self._options)
+            jobs: list[Any] = executor.map_array(task, items)
+        except (self._submitit.core.utils.FailedJobError, NameError, TypeError, ValueError) as error:
+            raise UserError(f"Slurm refused the jobs: {str(error).strip().splitlines()[-1]}") from error
+        return jobs
+
+    def _result(self, job: Any) -> str | None:
+        errors = self._submitit.core.utils
+        try:
+            problem: str | None = job.result()
+            return problem
+        except errors.UncompletedJobError:
+            return f"job {job.job_id} ended in state {job.state} without a result; its log is {job.paths.stderr}"
+        except errors.FailedJobError as error:
+            return f"job {job.job_id} failed with {str(error).strip().splitlines()[-1]}; its log is {job.paths.stderr}"
+
+
+def _given(words: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE as sbatch has them; `time` in minutes has a name of its own in submitit."""
+    options: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.replace("-", "_").isidentifier():
+            raise UserError(f"--slurm takes NAME=VALUE, for instance partition=gpu, not '{word}'")
+        plain: Any = int(value) if value.isdecimal() else value
+        options["timeout_min" if name == "time" else f"slurm_{name.replace('-', '_')}"] = plain
+    if not isinstance(options.get("timeout_min", 1), int):
+        raise UserError(f"--slurm time={options['timeout_min']}: expected minutes, for instance time=1440")
+    return options

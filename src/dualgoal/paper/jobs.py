@@ -1,0 +1,230 @@
+"""Planned runs as work: where each is, how far it is, and how an engine carries it out.
+
+A run that is finished is skipped and one that is not is resumed. Two plans that need the same run find the same
+directory, and a run with more seeds than asked for is used as well. Evaluations with noisy goals need no training:
+their rows go to a file of their own in the directory of the run.
+"""
+
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dualgoal.engine import choice
+from dualgoal.engine.items import Item, Placement, Say
+from dualgoal.errors import UserError
+from dualgoal.files import Journal, make_folder
+from dualgoal.paper import families, row_files
+from dualgoal.paper.tables import PlannedRun
+from dualgoal.runs import config, directory, overview, owner, rows
+from dualgoal.runs.rows import LAST, EvalRow
+
+LOG = "events.log"
+
+Train = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A planned run, its directory, and how far it is: new, unfinished or finished."""
+
+    planned: PlannedRun
+    out: Path
+    status: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return self.planned.to_dict() | {"out": str(self.out), "status": self.status}
+
+
+def locate(planned: Iterable[PlannedRun], root: Path) -> list[Job]:
+    """Where each planned run is, or would be, and how far it is."""
+    read_once = functools.cache(_by_content)  # a folder is read once, however many runs are planned
+
+    def job(planned: PlannedRun) -> Job:
+        run = config.from_dict(planned.config)
+        own = directory.default_folder(run, root)
+        fits = own if can_fill(own, planned) else None
+        if fits is None:
+            others = read_once(own.parent).get(_content(run), ())
+            fits = next((path for path in others if can_fill(path, planned)), None)
+        if fits is None:
+            return Job(planned, own, "unfinished" if own.exists() else "new")
+        return Job(planned, fits, "finished" if is_finished(fits, planned) else "unfinished")
+
+    return [job(one) for one in planned]
+
+
+def _by_content(folder: Path) -> dict[str, list[Path]]:
+    """The runs in a folder by what they compute for each of their seeds."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob("*")):
+        with contextlib.suppress(UserError):
+            found.setdefault(_content(directory.read_run(path)), []).append(path)
+    return found
+
+
+def _content(run: config.Run) -> str:
+    return replace(run, seeds=(0,)).id
+
+
+def can_fill(path: Path, planned: PlannedRun) -> bool:
+    """Whether a run directory holds the planned configuration, with at least its seeds."""
+    try:
+        run = directory.read_run(path)
+    except UserError:
+        return False
+    wanted = config.from_dict(planned.config)
+    return set(wanted.seeds) <= set(run.seeds) and not config.differences(replace(run, seeds=wanted.seeds), wanted)
+
+
+def is_finished(path: Path, planned: PlannedRun) -> bool:
+    """Whether the last evaluation is complete for every seed and, where asked for, the noisy ones; without evaluation,
+    whether the last step is saved."""
+    try:
+        if not config.from_dict(planned.config).eval_steps:
+            return planned.config["steps"] in directory.steps(path)
+        missing = directory.missing_evaluations(path, [planned.config["steps"]], planned.seeds)
+        return not missing and not (planned.noise and _steps_without_noise(path, planned))
+    except UserError:
+        return False  # resuming the run says what is wrong with it
+
+
+def _noisy_evaluations(path: Path) -> list[EvalRow]:
+    return rows.read_rows(path / directory.NOISY_EVALUATIONS)
+
+
+def _steps_without_noise(path: Path, planned: PlannedRun) -> list[int]:
+    """Steps whose evaluation counts and has not been repeated with noise for every seed."""
+    clean = rows.scores(directory.evaluations(path), seeds=planned.seeds).counted()[-LAST:]
+    noisy = [row for row in _noisy_evaluations(path) if row.goal_noise == planned.noise]
+    goals = directory.read(path).facts.goals or 0
+    return rows.missing(noisy, steps=clean, seeds=planned.seeds, goals=goals)
+
+
+def read_record(path: Path, planned: PlannedRun) -> row_files.Record | None:
+    """The rows of a run directory so far, as the record of a planned run; None if it holds another run or none."""
+    if not can_fill(path, planned):
+        return None
+    found = [*directory.evaluations(path), *_noisy_evaluations(path)]
+    return row_files.of_run(planned, directory.read_config(path), found, str(path))
+
+
+def text(jobs: Sequence[dict[str, Any]]) -> str:
+    """A dry run as text: one line per run, then how many there are."""
+    size = lambda job: f"{len(job['seeds'])} seeds x {job['steps']:>9,} steps"
+    wide = max([19, *(len(j["column"]) for j in jobs)])
+    lines = [f"{j['task']:<34} {j['column']:<{wide}} {size(j)}  {j['status']:<10} {j['out']}" for j in jobs]
+    return "\n".join([*lines, f"{len(jobs)} runs, {sum(len(j['seeds']) for j in jobs)} counting every seed"])
+
+
+@dataclass(frozen=True)
+class Means:
+    """How a plan is carried out; none of it changes a result."""
+
+    on: str = "here"
+    placement: Placement = Placement()
+    data: str | Path | None = None
+    workers: int | None = None
+    quiet: bool = False
+    train: Train | None = None  # replaces training, in tests
+
+
+def carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say = print) -> list[str]:
+    """Do every run that is not finished; one line per run that could not be done."""
+    shown = means.on != "here" and not means.quiet and sys.stdout.isatty()
+    with overview.live([job.out for job in jobs], say, shown) as show:
+        return _carry_out(jobs, out, means, _with_log(out, show))
+
+
+def _carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say) -> list[str]:
+    number = {job.out: f"[{i}/{len(jobs)}] {job.planned.task} {job.planned.column}" for i, job in enumerate(jobs, 1)}
+    names = {job.out: job.planned.name for job in jobs}
+    todo, problems = [], []
+    for job in {job.out: job for job in jobs}.values():
+        status = owner.read_status(job.out)
+        if job.status == "finished":
+            say(f"{number[job.out]}: finished, in {job.out}")
+        elif status is not None and means.on != "here" and owner.seems_alive(status):
+            problem = f"process {status.pid} on {status.host} is training it; give this command again when it is done"
+            problems.append(f"{names[job.out]}: {problem}")
+            say(f"{number[job.out]}: not run: {problem}")
+        else:
+            todo.append(_item(job, number[job.out], means))
+    engine = choice.engine(means.on, out, means.placement, means.workers)
+    for end in engine.execute(todo, say) if todo else ():
+        if end.problem is None:
+            say(f"{end.item.name}: done")
+        else:
+            say(f"{end.item.name}: not run: {end.problem}")
+            problems.append(f"{_found(names, end.item.out)}: {end.problem}")
+    return problems
+
+
+def _found(names: dict[Path, str], out: Path) -> str:
+    return next(name for path, name in names.items() if path.absolute() == out.absolute())
+
+
+def _item(job: Job, name: str, means: Means) -> Item:
+    if means.on == "here":
+        return Item(name, job.out, functools.partial(_do, job, means))
+    # Another process has another current folder, shows nothing, and may have to wait for one that was cut off.
+    data = None if means.data is None else Path(means.data).absolute()
+    there = replace(means, data=data, quiet=True)
+    return Item(
+        name, job.out.absolute(), functools.partial(_do, replace(job, out=job.out.absolute()), there, wait=True)
+    )
+
+
+def _with_log(out: Path, say: Say) -> Say:
+    """Also write what is said to OUT/events.log, with the time."""
+    log = make_folder(out) / LOG
+
+    def both(text: str) -> None:
+        say(text)
+        try:
+            with log.open("a") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        except OSError as error:
+            print(f"{log}: {error.strerror}", file=sys.stderr)
+
+    return both
+
+
+def _do(job: Job, means: Means, workers: int | None, *, wait: bool = False) -> None:
+    """Train or resume one run, with the seeds it already has, and repeat its evaluations with noise if asked for."""
+    planned = job.planned
+    run = directory.read_run(job.out) if can_fill(job.out, planned) else config.from_dict(planned.config)
+    train = means.train or families.of_task(planned.task).train
+    options = {"wait": True} if wait else {}
+    train(run, job.out, data_path=means.data, workers=workers, quiet=means.quiet, **options)
+    if planned.noise:
+        _evaluate_noisy(job, workers)
+
+
+def _evaluate_noisy(job: Job, workers: int | None) -> None:
+    from dualgoal.runs import evaluation
+
+    journal = Journal(job.out / directory.NOISY_EVALUATIONS, EvalRow.from_json, EvalRow.to_json)
+    try:
+        for step in _steps_without_noise(job.out, job.planned):
+            noise, seeds = job.planned.noise, job.planned.seeds
+            journal.append(evaluation.evaluate(job.out, step=step, goal_noise=noise, seeds=seeds, workers=workers))
+            journal.sync()
+    finally:
+        journal.close()
+
+
+def records(jobs: Iterable[Job]) -> tuple[list[row_files.Record], list[str]]:
+    """The records of the runs that can be read, and why the others cannot."""
+    found, problems = [], []
+    for job in jobs:
+        try:
+            found.append(read_record(job.out, job.planned))
+        except UserError as error:
+            problems.append(f"{job.planned.name}: {error}")
+    return [record for record in found if record], problems

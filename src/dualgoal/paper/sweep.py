@@ -1,0 +1,223 @@
+"""A sweep: any grid of runs from a TOML file, carried out as the paper's tables are, with one table at the end.
+
+tasks = ["cube-single-play-v0"]
+reps = ["orig", "dual"]
+algos = ["gcivl"]
+seeds = [0, 1, 2, 3]
+
+[options]              # of every run, as on the command line of train
+steps = 200_000
+
+[grid]                 # a list each: every combination is a run
+lr = [3e-4, 1e-3]
+"rep.dim" = [64, 256]  # where the representation has no such option, there is one run instead of two
+"""
+
+import dataclasses
+import itertools
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgoal import errors, registry
+from dualgoal.engine.items import Say
+from dualgoal.envs import tasks
+from dualgoal.errors import UserError
+from dualgoal.files import read_text, write_atomic
+from dualgoal.paper import families, jobs, settings, stats
+from dualgoal.paper.jobs import Job, Means
+from dualgoal.paper.tables import PlannedRun
+from dualgoal.runs import config
+from dualgoal.runs.config import Run
+
+KEYS = ("tasks", "reps", "algos", "seeds", "options", "grid")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The lists of a file. Its name is the file's."""
+
+    name: str
+    tasks: tuple[str, ...]
+    reps: tuple[str, ...] = ("dual",)
+    algos: tuple[str, ...] = ("gcivl",)
+    seeds: tuple[int, ...] = (0,)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
+def read(path: str | Path) -> Sweep:
+    """A sweep from a file; whatever is wrong with it is one line."""
+    path = Path(path)
+    try:
+        content = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: not TOML ({error}); see docs/cluster.md for an example") from error
+    for name in content:
+        if name not in KEYS:
+            raise UserError(f"{path}: {errors.unknown('key', name, KEYS)}")
+    values: dict[str, Any] = {}
+    for name, kind in (("tasks", str), ("reps", str), ("algos", str), ("seeds", int)):
+        if name in content:
+            values[name] = _list(content[name], kind, f"{path}: {name}")
+    if "tasks" not in values:
+        raise UserError(f"{path}: no tasks; write for instance tasks = ['cube-single-play-v0']")
+    options, grid = (_flat(content.get(name, {}), f"{path}: {name}") for name in ("options", "grid"))
+    for name, choices in grid.items():
+        _list(choices, None, f"{path}: grid.{name}")
+    for name in ("task", "rep", "algo", "seeds"):
+        if name in options or name in grid:
+            raise UserError(f"{path}: '{name}' has a list of its own at the top of the file")
+    if both := sorted({*options} & {*grid}):
+        raise UserError(f"{path}: {both[0]} is in [options] and in [grid]; keep one")
+    return Sweep(path.stem, **values, options=options, grid=grid)
+
+
+def _list(value: Any, kind: type | None, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list) or not value:
+        raise UserError(f"{where} is {value!r}; expected a list with at least one element")
+    if kind is not None and any(type(entry) is not kind for entry in value):
+        raise UserError(f"{where} is {value!r}; expected {'whole numbers' if kind is int else 'names in quotes'}")
+    return tuple(value)
+
+
+def _flat(values: Any, where: str) -> dict[str, Any]:
+    """[grid.rep] dim = ... and "rep.dim" = ... are the same."""
+    if not isinstance(values, dict):
+        raise UserError(f"{where} is {values!r}; expected a table of options")
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= {f"{name}.{k}": v for k, v in _flat(value, where).items()} if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
+    """Every different run of the grid, in the order of the lists."""
+    found: dict[str, PlannedRun] = {}
+    unused = {*sweep.options, *sweep.grid}
+    for task, rep, algo in itertools.product(sweep.tasks, sweep.reps, sweep.algos):
+        known = _options(rep, algo)
+        unused -= known
+        for chosen in _combinations(sweep.grid):
+            given = {name: value for name, value in {**sweep.options, **chosen}.items() if name in known}
+            run = _configure(task, rep, algo, given | {"seeds": sweep.seeds})
+            varied = [f"{name}={_brief(given[name])}" for name in sweep.grid if name in given]
+            label = " ".join([f"{rep}+{algo}", *varied])
+            plain = config.to_dict(run)
+            found.setdefault(run.id, PlannedRun(sweep.name, task, label, rep, algo, sweep.seeds, plain, run.id))
+    if unused:
+        name = min(unused)
+        raise UserError(f"{source}: {errors.unknown('option', name, sorted(_all_options(sweep)))}")
+    return list(found.values())
+
+
+def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for values in itertools.product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
+
+
+def _configure(task: str, rep: str, algo: str, options: dict[str, Any]) -> Run:
+    in_the_paper = task in tasks.TASKS or tasks.family(task) in families.OTHERS
+    configure = families.of_task(task).configure if in_the_paper else settings.own
+    return configure(task, rep, algo, **options)
+
+
+def _options(rep: str, algo: str) -> set[str]:
+    """What can be set for a pair: fields of a run, and options of its parts behind a dot."""
+    parts = {"rep": registry.part("rep", rep), "algo": registry.part("algo", algo)}
+    own = {f"{kind}.{f.name}" for kind, part in parts.items() for f in dataclasses.fields(part) if f.init}
+    return own | {f.name for f in dataclasses.fields(Run)} - {"task", "rep", "algo", "seeds"}
+
+
+def _all_options(sweep: Sweep) -> set[str]:
+    return {name for rep in sweep.reps for algo in sweep.algos for name in _options(rep, algo)}
+
+
+def _brief(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value).replace(" ", "")
+
+
+def plan(path: str | Path, out: str | Path = "runs") -> list[Job]:
+    """The runs of a file and how far each is."""
+    return jobs.locate(expand(read(path), str(path)), Path(out))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A run in the final table. Success is in percent; the interval is over seeds, None with fewer than two."""
+
+    task: str
+    label: str
+    seeds: int
+    steps: int
+    mean: float | None
+    std: float | None
+    interval: tuple[float, float] | None
+    out: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The final table, the files that hold it, and which runs are missing, and why."""
+
+    lines: tuple[Line, ...]
+    files: tuple[Path, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def json(self) -> str:
+        content = {"runs": [dataclasses.asdict(line) for line in self.lines], "problems": list(self.problems)}
+        return json.dumps(content, indent=1, allow_nan=False)
+
+    @property
+    def text(self) -> str:
+        missing = [f"left out: {problem}" for problem in self.problems]
+        return "\n".join([table(self.lines), *missing, *(f"written: {file}" for file in self.files)])
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The lines for people."""
+    wide = max([len(line.label) for line in lines], default=0)
+    head = f"{'task':<34} {'run':<{wide}} {'seeds':>5} {'steps':>9}  success in %, 95 % interval over seeds"
+    return "\n".join([head, *(_row(line, wide) for line in lines)])
+
+
+def _row(line: Line, wide: int) -> str:
+    score = "no evaluation" if line.mean is None else f"{line.mean:5.1f} ± {line.std:.1f}"
+    between = f"  [{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else ""
+    return f"{line.task:<34} {line.label:<{wide}} {line.seeds:>5} {line.steps:>9,}  {score}{between}"
+
+
+def carry_out(path: str | Path, *, out: str | Path = "runs", means: Means | None = None, say: Say = print) -> Outcome:
+    """Do every run of a file that is not finished, and write the table to OUT/tables."""
+    found = plan(path, out)
+    problems = jobs.carry_out(found, Path(out), means or Means(), say)
+    lines = tuple(_line(job, problems) for job in found)
+    folder, name = Path(out) / "tables", read(path).name
+    folder.mkdir(parents=True, exist_ok=True)
+    files = (folder / f"{name}.txt", folder / f"{name}.json")
+    outcome = Outcome(lines, files, tuple(problems))
+    write_atomic(files[0], (table(lines) + "\n").encode())
+    write_atomic(files[1], (outcome.json + "\n").encode())
+    return outcome
+
+
+def _line(job: Job, problems: list[str]) -> Line:
+    """The line of one run; its rows are read for this and not kept."""
+    try:
+        record = jobs.read_record(job.out, job.planned)
+    except UserError as problem:
+        problems.append(f"{job.planned.name}: {problem}")
+        record = None
+    scores = np.array([]) if record is None else record.scores().per_seed()
+    about = (job.planned.task, job.planned.column, len(scores), job.planned.config["steps"])
+    if not len(scores):
+        return Line(*about, None, None, None, str(job.out))
+    mean, std = stats.mean_std(scores)
+    between = stats.bootstrap([scores], stats.mean_of_tasks, np.random.default_rng(0))
+    return Line(*about, mean, std, between, str(job.out))

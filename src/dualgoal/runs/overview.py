@@ -1,0 +1,215 @@
+"""Many runs at a glance: what is running, finished, interrupted, failed or lost, how far and how fast.
+
+Everything is read from the run directories, so any terminal that sees them can look, also while they are written.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from dualgoal.errors import UserError, unknown
+from dualgoal.runs import directory, owner, rows
+
+STATES = ("running", "lost", "failed", "interrupted", "unfinished", "finished")
+COLUMNS = ("state", "task", "run", "step", "rate", "left", "success", "node", "path")
+LIVE_SECONDS = 5.0
+TAIL = 4096  # bytes at the end of a file that hold its last row
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run."""
+
+    path: str
+    state: str  # one of STATES; lost: it says that it is running, but has given no sign of life
+    task: str
+    run: str  # representation and algorithm
+    seeds: int
+    step: int
+    steps: int
+    rate: float | None  # steps per second
+    left: float | None  # seconds
+    success: float | None  # in percent, mean over seeds of the last evaluation
+    success_step: int | None
+    node: str
+    why: str
+    seen: float | None  # seconds since the last sign of life
+
+
+def find(folder: str | Path) -> Iterator[Path]:
+    """The run directories below a folder, or the folder itself."""
+    if not Path(folder).is_dir():
+        raise UserError(f"{folder}: no such folder; give the one that holds the runs")
+    for path, folders, names in os.walk(folder):
+        if directory.CONFIG in names or owner.STATUS in names:
+            folders.clear()  # nothing below a run is another run
+            yield Path(path)
+        folders.sort()
+
+
+def look(path: Path, now: float | None = None) -> Line:
+    """One run directory; what is damaged shows as missing."""
+    now = time.time() if now is None else now
+    try:
+        content = directory.read_config(path)
+    except UserError:
+        content = {"run": {}}
+    run, goals = content["run"], content.get("goals") or 0
+    status = owner.read_status(path)
+    saved = directory.steps(path)
+    steps = _number(run.get("steps"))
+    step = max([0, *saved[-1:], *([status.step] if status else [])])
+    rate = status.rate if status and status.rate else _last_rate(path)
+    found, _ = rows.usable_rows(path / directory.EVALUATIONS)
+    seeds = [seed for seed in run.get("seeds", []) if isinstance(seed, int)]
+    success_step, success = _last_success(found, goals, seeds)
+    state = _state(status, saved, steps, _evaluated(run, found, goals, seeds), now)
+    going = state == "running" and rate and steps > step
+    return Line(
+        path=str(path),
+        state=state,
+        task=str(run.get("task", "?")),
+        run="+".join(_name(run.get(kind)) for kind in ("rep", "algo")),
+        seeds=len(seeds),
+        step=step,
+        steps=steps,
+        rate=rate,
+        left=(steps - step) / rate if going and rate else None,
+        success=success,
+        success_step=success_step,
+        node=status.host if status else "",
+        why=_why(state, status, now),
+        seen=now - status.time if status else None,
+    )
+
+
+def _state(status: owner.Status | None, saved: list[int], steps: int, evaluated: bool, now: float) -> str:
+    if status is not None and status.state == "running":
+        return "running" if owner.seems_alive(status, now) else "lost"
+    if steps and saved[-1:] == [steps] and evaluated:
+        return "finished"
+    if status is not None and status.state in ("failed", "interrupted"):
+        return status.state
+    return "unfinished"
+
+
+def _why(state: str, status: owner.Status | None, now: float) -> str:
+    if status is None or state in ("finished", "unfinished"):
+        return ""
+    if state == "lost":
+        return f"no sign of life for {_duration(now - status.time)}"
+    return status.why or status.busy
+
+
+def _evaluated(run: dict[str, Any], found: Sequence[rows.EvalRow], goals: int, seeds: Sequence[int]) -> bool:
+    """Whether the last evaluation is there, if the run has any."""
+    if not run.get("episodes") or _name(run.get("algo")) == "none":
+        return True
+    return not rows.missing(found, steps=[_number(run.get("steps"))], seeds=seeds, goals=goals)
+
+
+def _last_success(found: Sequence[rows.EvalRow], goals: int, seeds: Sequence[int]) -> tuple[int | None, float | None]:
+    whole = rows.complete(found, goals)
+    steps = [step for step in {s for _, s in whole} if all((seed, step) in whole for seed in seeds)]
+    if not steps:
+        return None, None
+    by_seed = rows.success_by_seed([row for row in found if row.step == max(steps)])
+    return max(steps), sum(by_seed.values()) / len(by_seed)
+
+
+def _last_rate(path: Path) -> float | None:
+    """The rate of the last row of timing.jsonl, read from its end."""
+    try:
+        with (path / directory.TIMING).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            last = file.read().rsplit(b"\n", 2)[-2]
+        rate = json.loads(last)["steps_per_second"]
+    except (OSError, ValueError, IndexError, KeyError, TypeError):
+        return None
+    return float(rate) if isinstance(rate, int | float) else None
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _name(part: Any) -> str:
+    return str(part.get("name", "?")) if isinstance(part, dict) else "?"
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=int(seconds)))
+
+
+def ordered(lines: Sequence[Line], by: str, reverse: bool = False) -> list[Line]:
+    """Sorted by a column; what a run lacks comes last."""
+    if by not in COLUMNS:
+        raise unknown("column", by, COLUMNS)
+    value = lambda line: STATES.index(line.state) if by == "state" else getattr(line, "node" if by == "node" else by)
+    there = [line for line in lines if value(line) is not None]
+    rest = [line for line in lines if value(line) is None]
+    return [*sorted(there, key=lambda line: (value(line), line.path), reverse=reverse), *rest]
+
+
+def to_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Plain values."""
+    return [asdict(line) for line in lines]
+
+
+def summary(lines: Sequence[Line]) -> str:
+    """How many runs are in which state."""
+    count = {state: sum(line.state == state for line in lines) for state in STATES}
+    return ", ".join([f"{len(lines)} runs", *(f"{number} {state}" for state, number in count.items() if number)])
+
+
+def cells(line: Line) -> tuple[str, ...]:
+    """A run as the columns of a table, in the order of `COLUMNS`."""
+    percent = f"{100 * line.step / line.steps:.0f} %" if line.steps else ""
+    return (
+        line.state,
+        line.task,
+        f"{line.run} x{line.seeds}",
+        f"{line.step:,} {percent}".strip(),
+        f"{line.rate:,.0f}/s" if line.rate else "",
+        _duration(line.left) if line.left is not None else "",
+        f"{line.success:.1f} % at {line.success_step:,}" if line.success is not None else "",
+        line.node,
+        line.path + (f"  ({line.why})" if line.why else ""),
+    )
+
+
+def text(lines: Sequence[Line]) -> str:
+    """A table of plain text, with as many columns as it needs."""
+    shown = [COLUMNS, *map(cells, lines)]
+    wide = [max(len(row[i]) for row in shown) for i in range(len(COLUMNS))]
+    body = ["  ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=True)).rstrip() for row in shown]
+    return "\n".join([*body, summary(lines)])
+
+
+def picture(lines: Sequence[Line]) -> Any:
+    """The same for a terminal that draws it again and again."""
+    from rich.table import Table
+
+    table = Table(*COLUMNS, box=None, caption=summary(lines), caption_justify="left")
+    for line in lines:
+        table.add_row(*cells(line))
+    return table
+
+
+@contextlib.contextmanager
+def live(paths: Sequence[Path], say: Callable[[str], None], show: bool) -> Iterator[Callable[[str], None]]:
+    """Keep a table of these runs on the screen; yields what to say lines with, which then scroll above it."""
+    if not show:
+        yield say
+        return
+    from rich.live import Live
+
+    look_again = lambda: picture(ordered([look(path) for path in paths if path.exists()], "state"))
+    with Live(get_renderable=look_again, refresh_per_second=1 / LIVE_SECONDS) as screen:
+        yield lambda text: screen.console.print(text, highlight=False, markup=False)

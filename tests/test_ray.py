@@ -1,0 +1,118 @@
+"""Runs on a Ray cluster of this machine: a node is lost in mid-run, and nothing else is."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dualgoal.engine import sites
+from dualgoal.engine.items import Item, Placement
+from dualgoal.errors import UserError
+from dualgoal.paper import jobs, sweep
+from dualgoal.paper.jobs import Means
+from dualgoal.runs import directory, owner
+from tiny import TASK, make_data, record
+
+ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'dualgoal[ray]')")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc for a worker's node")
+
+FILE = f"""
+tasks = ["{TASK}"]
+reps = ["orig"]
+algos = ["gcbc"]
+seeds = [3]
+[options]
+steps = 100_000
+batch_size = 16
+save_every = 5_000
+log_every = 5_000
+episodes = 0
+algo.hidden = [8, 8]
+[grid]
+lr = [1e-4, 2e-4, 3e-4, 4e-4]
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DUALGOAL_HEARTBEAT", "0.3")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        memory = {"object_store_memory": 80 * 2**20, "include_dashboard": False}
+        found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **memory})
+        nodes = [found.add_node(num_cpus=1, object_store_memory=80 * 2**20) for _ in range(2)]
+        yield found, nodes
+        ray.shutdown()
+        found.shutdown()
+
+
+def node_of(pid, nodes):
+    """The node whose raylet has started a process."""
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    by_raylet = {node.all_processes["raylet"][0].process.pid: node for node in nodes}
+    return by_raylet[parent]
+
+
+def test_what_is_wrong_is_one_line_before_anything_is_trained(cluster, tmp_path, monkeypatch):
+    address, compare = cluster[0].address, sites.require_equal
+
+    def problem(on, placement=None):
+        with pytest.raises(UserError) as found:
+            means = Means(on=on, placement=placement or Placement())
+            item = Item("a", tmp_path / "a", print)
+            list(jobs.choice.engine(means.on, tmp_path, means.placement).execute([item], lambda text: None))
+        assert "\n" not in str(found.value) and not (tmp_path / "a").exists()
+        return str(found.value)
+
+    assert "nothing answers at 127.0.0.1:1 " in problem("ray:127.0.0.1:1")
+    assert "expected HOST:PORT" in problem("ray:nowhere")
+    assert "run this on a node of the cluster" in problem("ray:ray://head:10001")
+    assert "asks for 2 GPUs and no node has more than 0" in problem(f"ray:{address}", Placement(gpus=2))
+    assert "asks for 9 CPU cores and no node has more than 1" in problem(f"ray:{address}", Placement(cpus=9))
+    look, here = sites.look, sites.Site("here", dict.fromkeys(sites.COMPARED, "0.0"), None)
+    monkeypatch.setattr(sites, "require_equal", lambda site, _, nonce: compare(site, here, nonce))
+    assert "has python 3" in problem(f"ray:{address}")
+    monkeypatch.undo()
+    monkeypatch.setattr(sites, "look", lambda nonce: look(sites.Nonce("/nowhere/at/all", nonce.content)))
+    assert "does not see" in problem(f"ray:{address}")
+
+
+def test_a_lost_node_costs_time_and_no_result(cluster, tmp_path, monkeypatch):
+    found, nodes = cluster
+    data, file = make_data(tmp_path / "data"), tmp_path / "four.toml"
+    file.write_text(FILE)
+    said, removed = [], []
+
+    def remove_a_node():
+        outs = [job.out for job in sweep.plan(file, tmp_path / "ray")]
+        while not removed:
+            for out in outs:
+                status = owner.read_status(out)
+                if status and status.state == "running" and directory.steps(out):
+                    node = node_of(status.pid, nodes)
+                    found.remove_node(node, allow_graceful=False)
+                    removed.append((out, directory.steps(out)[-1]))
+                    return
+            time.sleep(0.02)
+
+    remover = threading.Thread(target=remove_a_node)
+    remover.start()
+    means = Means(on=f"ray:{found.address}", data=data)
+    done = sweep.carry_out(file, out=tmp_path / "ray", means=means, say=said.append)
+    remover.join()
+    assert not done.problems and any("lost its worker" in line for line in said), said
+    words = ["sweep", str(file), "--data", str(data), "--out", str(tmp_path / "here"), "--quiet"]
+    here = subprocess.run([sys.executable, "-m", "dualgoal", *words], capture_output=True, text=True)
+    assert here.returncode == 0, here.stderr
+    for job in sweep.plan(file, tmp_path / "ray"):
+        same = tmp_path / "here" / job.out.relative_to(tmp_path / "ray")
+        assert job.status == "finished" and record(job.out) == record(same)
+        steps = [row["step"] for row in directory.inspect(job.out).metrics if row["split"] == "train"]
+        assert steps == list(range(5_000, 105_000, 5_000)), "every row exactly once"
+    assert os.path.exists(tmp_path / "ray" / jobs.LOG)

@@ -1,0 +1,66 @@
+"""Runs as submitit's jobs, on this machine: one is asked to leave and put back into the queue."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from dualgoal.engine.items import Placement
+from dualgoal.engine.on_slurm import LOGS, OnSlurm
+from dualgoal.errors import UserError
+from dualgoal.paper import jobs, sweep
+from dualgoal.paper.jobs import Means
+from dualgoal.runs import directory, owner
+from test_ray import FILE
+from tiny import make_data, record
+
+submitit = pytest.importorskip("submitit", reason="submitit is not installed (pip install 'dualgoal[slurm]')")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Slurm is not for Windows")
+
+
+def local(folder, **placement):
+    return OnSlurm(Placement(gpus=0, **placement), folder, workers=1, cluster="local")
+
+
+def test_a_job_that_is_interrupted_and_requeued_ends_bit_equal(tmp_path, monkeypatch):
+    data, file = make_data(tmp_path / "data"), tmp_path / "one.toml"
+    file.write_text(FILE.replace("[1e-4, 2e-4, 3e-4, 4e-4]", "[1e-4]"))
+    submitted, said = [], []
+
+    class Interrupted(OnSlurm):
+        def _submit(self, items, task):
+            submitted.extend(super()._submit(items, task))
+            threading.Thread(target=interrupt).start()
+            return submitted
+
+    def interrupt():
+        """As Slurm does it: the process of the job gets the signal."""
+        (planned,) = sweep.plan(file, tmp_path / "slurm")
+        while not directory.steps(planned.out):
+            time.sleep(0.01)
+        os.kill(owner.read_status(planned.out).pid, signal.SIGUSR2)
+
+    engine = Interrupted(Placement(gpus=0), tmp_path / "slurm", workers=1, cluster="local")
+    monkeypatch.setattr(jobs.choice, "engine", lambda *_: engine)
+    done = sweep.carry_out(file, out=tmp_path / "slurm", means=Means(on="slurm", data=data), say=said.append)
+    (log,) = (tmp_path / "slurm" / LOGS).glob("*/*_log.out")
+    assert not done.problems, (done.problems, log.read_text())
+    assert "Requeued job" in log.read_text()
+    monkeypatch.undo()
+    sweep.carry_out(file, out=tmp_path / "here", means=Means(data=data, quiet=True), say=said.append)
+    (there,), (here,) = (sweep.plan(file, tmp_path / name) for name in ("slurm", "here"))
+    assert record(there.out) == record(here.out)
+
+
+def test_what_slurm_cannot_do_is_one_line(tmp_path):
+    with pytest.raises(UserError, match=r"Slurm gives whole GPUs, not 0.5"):
+        OnSlurm(Placement(gpus=0.5), tmp_path, cluster="local")
+    with pytest.raises(UserError, match="--slurm takes NAME=VALUE, for instance partition=gpu, not 'gpu'"):
+        local(tmp_path, slurm=("gpu",))
+    with pytest.raises(UserError, match="time=soon: expected minutes"):
+        local(tmp_path, slurm=("time=soon",))
+    options = local(tmp_path, slurm=("time=90", "partition=gpu", "mem-per-cpu=4G"))._options
+    assert (options["timeout_min"], options["slurm_partition"], options["slurm_mem_per_cpu"]) == (90, "gpu", "4G")

@@ -1,0 +1,183 @@
+"""Sweeps: a file becomes different runs, done once each, with a table at the end; engines are chosen by a word."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dualgoal.engine import choice, sites
+from dualgoal.engine.items import End, Item, Patience, Placement, perform
+from dualgoal.errors import UserError
+from dualgoal.paper import jobs, reproduce, sweep
+from dualgoal.paper.jobs import Means
+from dualgoal.runs import directory, owner
+from run_files import write_run
+from test_reproduce import Trainer
+
+FILE = """
+tasks = ["cube-single-play-v0"]
+reps = ["orig", "dual"]
+seeds = [0, 1]
+[options]
+steps = 1000
+[grid]
+lr = [3e-4, 1e-3]
+rep.dim = [64, 256]
+"""
+
+
+def write(folder, content=FILE):
+    file = folder / "mine.toml"
+    file.write_text(content)
+    return file
+
+
+def test_the_grid_is_expanded_and_equal_runs_are_one(tmp_path):
+    found = sweep.plan(write(tmp_path), tmp_path / "runs")
+    assert [job.planned.column for job in found] == [
+        "orig+gcivl lr=0.0003", "orig+gcivl lr=0.001",
+        "dual+gcivl lr=0.0003 rep.dim=64", "dual+gcivl lr=0.0003 rep.dim=256",
+        "dual+gcivl lr=0.001 rep.dim=64", "dual+gcivl lr=0.001 rep.dim=256",
+    ]  # fmt: skip
+    assert len({job.out for job in found}) == 6 and {job.status for job in found} == {"new"}
+    # The paper's own setting is the run that its table asks for.
+    table = reproduce.plan(
+        "state_gcivl", out=tmp_path / "runs", tasks=["cube-single-play-v0"], seeds=[0, 1], steps=1000
+    )
+    assert {found[0].out, found[3].out} <= {job.out for job in table}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("tasks", "taks"), "unknown key 'taks'; did you mean 'tasks'"),
+        (('tasks = ["cube-single-play-v0"]', ""), "no tasks"),
+        (("seeds = [0, 1]", 'seeds = "01"'), "seeds is '01'; expected a list"),
+        (("seeds = [0, 1]", "seeds = [true]"), r"seeds is \[True\]; expected whole numbers"),
+        (("lr = [3e-4, 1e-3]", "lr = 3e-4"), "grid.lr is 0.0003; expected a list"),
+        (("lr = ", "steps = "), r"steps is in \[options\] and in \[grid\]"),
+        (("rep.dim", "rep.dmi"), "unknown option 'rep.dmi'; did you mean 'rep.dim'"),
+        (("rep.dim", "rep"), "'rep' has a list of its own"),
+        (('"orig"', '"origg"'), "unknown representation 'origg'; did you mean 'orig'"),
+        (("[grid]", "[grid"), "not TOML"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_line(tmp_path, change, problem):
+    with pytest.raises(UserError, match=problem) as found:
+        sweep.plan(write(tmp_path, FILE.replace(*change)), tmp_path)
+    assert "\n" not in str(found.value)
+
+
+def test_runs_are_done_once_and_summarised_with_intervals(tmp_path):
+    trainer, said = Trainer(), []
+    means, out = Means(train=trainer, quiet=True), tmp_path / "runs"
+    done = sweep.carry_out(write(tmp_path), out=out, means=means, say=said.append)
+    assert len(trainer.calls) == 6 and not done.problems
+    assert [(line.mean, line.seeds, line.steps) for line in done.lines] == [(50, 2, 1000)] * 2 + [(90, 2, 1000)] * 4
+    assert done.lines[0].interval == (50, 50) and "90.0 ± 0.0  [90.0, 90.0]" in done.text
+    assert json.loads((out / "tables" / "mine.json").read_text())["runs"][0]["mean"] == 50
+    assert len((out / jobs.LOG).read_text().splitlines()) == len(said) == 12
+    sweep.carry_out(write(tmp_path), out=out, means=means, say=said.append)
+    assert len(trainer.calls) == 6, "finished"
+
+
+def test_a_run_that_cannot_be_done_is_named_and_remembered(tmp_path):
+    failing = Means(train=Trainer(fail=("cube-single-play-v0",)))
+    done = sweep.carry_out(write(tmp_path), out=tmp_path / "runs", means=failing, say=lambda text: None)
+    assert len(done.problems) == 6 and done.problems[0].endswith("cube-single-play-v0: no data")
+    assert owner.read_status(Path(done.lines[0].out)).why == "cube-single-play-v0: no data"
+    assert "no evaluation" in done.text
+
+
+def test_own_data_can_be_swept(tmp_path):
+    content = FILE.replace("cube-single-play-v0", "my-robot")
+    (first, *_) = sweep.plan(write(tmp_path, content), tmp_path)
+    assert first.planned.config["task"] == "my-robot" and first.planned.config["episodes"] == 0
+
+
+def test_engines_are_named_and_what_they_need_is_said_before_anything_is_trained(tmp_path, monkeypatch):
+    for on, problem in (
+        ("rey", "unknown engine 'rey'; did you mean 'ray'"),
+        ("slurm", "there is no sbatch here"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            choice.engine(on, tmp_path)
+    with pytest.raises(UserError, match="--gpus is 1.5; expected a whole number, or a fraction below 1"):
+        Placement(gpus=1.5)
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(UserError, match=r"pip install 'dualgoal\[ray\]'"):
+        choice.engine("ray", tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "submitit", None)
+    with pytest.raises(UserError, match=r"pip install 'dualgoal\[slurm\]'"):
+        choice.engine("slurm", tmp_path)
+
+
+def test_machines_must_share_the_folder_and_the_versions(tmp_path):
+    with sites.planted(tmp_path) as nonce:
+        here = sites.look(nonce)
+        sites.require_equal(here, here, nonce)
+        elsewhere = sites.Site("node7", here.versions, None)
+        with pytest.raises(UserError, match=f"node node7 does not see {tmp_path}; give an --out on storage"):
+            sites.require_equal(elsewhere, here, nonce)
+        older = sites.Site("node7", here.versions | {"dualgoal": "0.0.1"}, nonce.content)
+        with pytest.raises(UserError, match="node node7 has dualgoal 0.0.1, here it is .*; install the same on all"):
+            sites.require_equal(older, here, nonce)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_share_of_a_gpu_is_a_share_of_its_memory(tmp_path, monkeypatch):
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
+    seen = []
+
+    def call(workers):
+        import os
+
+        seen.append((workers, os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION")))
+
+    assert perform(Item("a", tmp_path, call), 3, gpus=1) is None
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "")  # restored afterwards
+    assert perform(Item("a", tmp_path, call), 3, gpus=0.25) is None
+    assert seen == [(3, None), (3, "0.225")]
+
+    def full(workers):
+        raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes")
+
+    assert "not enough memory for this run in 0.25 of a GPU" in perform(Item("a", tmp_path, full), 3, gpus=0.25)
+
+
+def test_a_run_is_given_up_only_if_it_gets_nowhere(tmp_path, monkeypatch):
+    saved, item, patience = [0], Item("a", tmp_path, print), Patience()
+    monkeypatch.setattr(directory, "steps", lambda path: saved)
+    assert [patience.again(item) for _ in range(4)] == [True] * 4
+    saved.append(10)
+    assert [patience.again(item) for _ in range(5)] == [True] * 4 + [False]
+
+
+def test_a_run_that_somebody_else_is_training_is_left_alone(tmp_path):
+    file, out = write(tmp_path), tmp_path / "runs"
+    (first, *_) = sweep.plan(file, out)
+    first.out.mkdir(parents=True)
+    alive = owner.Status("abc", "node7", 12, owner.time.time(), 5.0)
+    (first.out / owner.STATUS).write_text(json.dumps(owner.asdict(alive)))
+    done = []
+
+    class Engine:
+        def execute(self, items, say):
+            done.extend(items)
+            return (End(item, None) for item in items)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "engine", lambda *_: Engine())
+        problems = jobs.carry_out(sweep.plan(file, out), out, Means(on="ray"), say=lambda text: None)
+    assert len(done) == 5 and all(item.out.is_absolute() for item in done)
+    assert len(problems) == 1 and "process 12 on node7 is training it" in problems[0]
+
+
+def test_rows_are_read_from_the_directories(tmp_path):
+    file, out = write(tmp_path), tmp_path / "runs"
+    (job, *_) = sweep.plan(file, out)
+    write_run(job.out, jobs.config.from_dict(job.planned.config), [])
+    with (job.out / "eval.jsonl").open("a") as stream:
+        stream.write('{"seed": 0}\n')
+    done = sweep.carry_out(file, out=out, means=Means(train=lambda *a, **o: None), say=lambda text: None)
+    assert any("eval.jsonl: line 1" in problem for problem in done.problems)
