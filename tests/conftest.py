@@ -32,6 +32,7 @@ STRICT = [*CHECKED, "encoders", "pooling", "augment", "pairs", "seeds", "parity"
 LONGEST = [
     "pairs",
     "train",
+    "ray",
     "grid",
     "seeds",
     "agent",
@@ -41,6 +42,8 @@ LONGEST = [
     "lightsout_experiment",
     "tutorial",
     "public",
+    "preemption",
+    "slurm",
 ]
 
 

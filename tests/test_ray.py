@@ -26,10 +26,10 @@ reps = ["orig"]
 algos = ["gcbc"]
 seeds = [3]
 [options]
-steps = 100_000
+steps = 50_000
 batch_size = 16
-save_every = 5_000
-log_every = 5_000
+save_every = 2_500
+log_every = 2_500
 episodes = 0
 algo.hidden = [8, 8]
 [grid]
@@ -114,5 +114,5 @@ def test_a_lost_node_costs_time_and_no_result(cluster, tmp_path, monkeypatch):
         same = tmp_path / "here" / job.out.relative_to(tmp_path / "ray")
         assert job.status == "finished" and record(job.out) == record(same)
         steps = [row["step"] for row in directory.inspect(job.out).metrics if row["split"] == "train"]
-        assert steps == list(range(5_000, 105_000, 5_000)), "every row exactly once"
+        assert steps == list(range(2_500, 52_500, 2_500)), "every row exactly once"
     assert os.path.exists(tmp_path / "ray" / jobs.LOG)

@@ -196,7 +196,9 @@ def picture(lines: Sequence[Line]) -> Any:
     """The same for a terminal that draws it again and again."""
     from rich.table import Table
 
-    table = Table(*COLUMNS, box=None, caption=summary(lines), caption_justify="left")
+    table = Table(box=None, caption=summary(lines), caption_justify="left")
+    for name in COLUMNS:
+        table.add_column(name, no_wrap=name != "path", overflow="ellipsis")
     for line in lines:
         table.add_row(*cells(line))
     return table

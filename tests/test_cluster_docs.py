@@ -1,0 +1,33 @@
+"""docs/cluster.md: its sweep can be planned, and its arithmetic is what the tool prints."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+from dualgoal.paper import sweep
+from dualgoal.runs import interruption, owner
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "cluster.md").read_text()
+
+
+def test_the_example_is_a_sweep(tmp_path):
+    (content,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
+    (tmp_path / "mine.toml").write_text(content)
+    assert len(sweep.plan(tmp_path / "mine.toml", tmp_path)) == 2 * (2 + 4)
+
+
+def test_the_hours_are_those_of_the_tool(capsys, monkeypatch):
+    spec = importlib.util.spec_from_file_location("table_time", ROOT / "tools" / "table_time.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    monkeypatch.setattr(sys, "argv", ["table_time.py"])
+    tool.main()
+    said = capsys.readouterr().out.strip()
+    assert said in PAGE and said.count("\n") == 6
+
+
+def test_constants_of_the_page():
+    assert f"| {interruption.PREEMPTED} |" in PAGE and f"| {interruption.INTERRUPTED} |" in PAGE
+    assert (owner.EVERY, owner.MISSED * owner.EVERY, owner.WATCHED * owner.EVERY) == (5, 60, 15)
