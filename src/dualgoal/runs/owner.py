@@ -115,6 +115,12 @@ class Ownership:
 
     def check(self) -> None:
         """Raise if another process has taken over; to be called before every write."""
+        try:
+            (self.path / OWNER).stat()
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return  # the storage does not answer; the write that follows says so
         found = read_owner(self.path)
         if found is None or found.token != self._owner.token:
             self._ended.set()

@@ -241,7 +241,6 @@ def scored_steps(run: config.Run, step: int) -> list[int]:
     return [s for s in run.eval_steps if s <= step][-KEPT_EVALUATIONS:]
 
 
-
 def default_workers(platform: str, cpus: list[int] | None) -> int:
     """One worker per core reserved for them (`cpus`), else per core that training is likely to leave free."""
     cores = machine.cores()
