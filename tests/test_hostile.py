@@ -14,7 +14,7 @@ import pytest
 import tiny
 from dualgoal import files, jsons
 from dualgoal.errors import UserError
-from dualgoal.paper import reproduce, settings
+from dualgoal.paper import jobs, reproduce, settings
 from dualgoal.report import page
 from dualgoal.runs import config, directory, export, policy
 from run_files import rows, write_run
@@ -141,10 +141,10 @@ def test_a_run_of_an_unknown_number_of_goals_is_not_finished(tmp_path):
     job = reproduce.plan("state_gcivl", out=tmp_path, **part)[0]
     made = config.from_dict(job.planned.config)
     write_run(job.out, made, rows(made, 5))
-    assert reproduce.is_finished(job.out, job.planned)
+    assert jobs.is_finished(job.out, job.planned)
     content = json.loads((job.out / "config.json").read_text())
     (job.out / "config.json").write_text(json.dumps({**content, "goals": None}))
-    assert not reproduce.is_finished(job.out, job.planned)
+    assert not jobs.is_finished(job.out, job.planned)
 
 
 @pytest.mark.parametrize("name", ["config", "checkpoints/step-000000040", "notes"])

@@ -86,7 +86,7 @@ def status_of(action: Callable[[], object], words: Sequence[str] = ()) -> int:
         print(farewell(str(stop) or "stopped", list(words)), file=sys.stderr)
         return terminal.INTERRUPTED
     except Preempted as request:
-        print(farewell(str(request), words), file=sys.stderr)
+        print(farewell(str(request), list(words)), file=sys.stderr)
         return terminal.PREEMPTED
     except SystemExit as end:  # tyro's, after --help or after an error that it has printed itself
         return end.code if isinstance(end.code, int) else 0

@@ -17,7 +17,8 @@ from typing import Any
 from dualgoal.engine import choice
 from dualgoal.engine.items import Item, Placement, Say
 from dualgoal.errors import UserError
-from dualgoal.files import Journal, make_folder
+from dualgoal.files import make_folder
+from dualgoal.jsons import Journal
 from dualgoal.paper import families, row_files
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config, directory, overview, owner, rows

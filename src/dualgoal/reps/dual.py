@@ -6,7 +6,7 @@ learned by IVL (section 4.8).
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -69,7 +69,7 @@ class Dual(Representation):
     """rep: its own loss alone trains it; all: the algorithm's value and policy losses too."""
 
     learns_value = True
-    goal_network = "phi"
+    goal_network: ClassVar[str | None] = "phi"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -88,7 +88,7 @@ def verify(path: Path) -> None:
             size = os.fstat(file.fileno()).st_size
             if size != known.get("bytes"):
                 raise Damaged(f"{path.name} has {size} bytes instead of {known.get('bytes')}")
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     except (OSError, UserError) as error:
         raise Damaged(f"{path.name} cannot be read") from error
     if digest != known.get("sha256"):

@@ -4,7 +4,6 @@ Everything is read from the run directories, so any terminal that sees them can 
 """
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from dualgoal import files, jsons
 from dualgoal.errors import UserError, unknown
 from dualgoal.runs import directory, owner, rows
 
@@ -126,10 +126,10 @@ def _last_success(found: Sequence[rows.EvalRow], goals: int, seeds: Sequence[int
 def _last_rate(path: Path) -> float | None:
     """The rate of the last row of timing.jsonl, read from its end."""
     try:
-        with (path / directory.TIMING).open("rb") as file:
+        with files.open_plain(path / directory.TIMING, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             last = file.read().rsplit(b"\n", 2)[-2]
-        rate = json.loads(last)["steps_per_second"]
+        rate = jsons.decode(last, directory.TIMING)["steps_per_second"]
     except (OSError, ValueError, IndexError, KeyError, TypeError):
         return None
     return float(rate) if isinstance(rate, int | float) else None

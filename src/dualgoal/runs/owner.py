@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dualgoal import files
+from dualgoal import jsons
 from dualgoal.errors import UserError
 from dualgoal.files import Lock, locked, write_atomic
 
@@ -76,7 +76,7 @@ def read_status(path: Path) -> Status | None:
 
 def _read(path: Path, kind: Any) -> Any:
     try:
-        return files.typed(json.loads(path.read_bytes()), kind, str(path))
+        return jsons.typed(jsons.read(path), kind, str(path))
     except (OSError, ValueError):  # absent, or from another version: nobody can be asked
         return None
 
