@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 
+from dualgoal.data.origin import ActionRange
 from dualgoal.envs import versions
 from dualgoal.errors import UserError
 from dualgoal.runs import episodes, evaluation, policy, training
@@ -84,6 +85,14 @@ def test_success_is_that_of_the_last_step_and_time_runs_out():
     still = lambda obs, goals, ids, step: np.zeros_like(obs)
     assert played(0, 3, still) == [Episode(False, 30)] * 3
     assert all(e.success and e.length < 30 for e in played(0, 3))
+
+
+def test_the_environment_gets_actions_in_the_units_of_the_data():
+    units, walk = ActionRange((-2.0, -2.0), (2.0, 2.0)), Recorder()
+    doubled = lambda *given: 2 * walk(*given)
+    assert played(0, 3, units=units) == played(0, 3, doubled) != played(0, 3)
+    drawn = episodes.random_actions(3, discrete=True)(np.zeros((40, 2)), np.zeros((40, 2)), np.arange(40), 0)
+    assert set(drawn) == {0, 1, 2}
 
 
 def test_blocks_are_the_same_for_any_number_of_episodes(tmp_path):

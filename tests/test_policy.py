@@ -10,7 +10,7 @@ import pytest
 import dualgoal
 from dualgoal.errors import UserError
 from dualgoal.runs import directory, export
-from tiny import make_data, untrained
+from tiny import TASK, make_data, untrained
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,24 @@ def test_exported_policy_equals_the_original(folder, tmp_path, rep, algo):
     np.testing.assert_allclose(reader["act"](arrays, about, OBS, GOALS), original.act(OBS, GOALS), atol=2e-6)
     np.testing.assert_allclose(reader["encode"](arrays, about, GOALS), original.encode(GOALS), atol=2e-6)
     assert about["rep"]["name"] == rep and about["seed"] == 3 and about["step"] == 40
+
+
+def test_actions_come_in_the_units_of_the_data(tmp_path):
+    """[-1, 1] inside; what a user, an environment and an export see has the range of the recordings."""
+    folder, low, high = make_data(tmp_path / "data"), np.array([-3.14, 0.0]), np.array([3.14, 10.0])
+    untrained(tmp_path / "plain", folder)
+    (folder / f"{TASK}.json").write_text(json.dumps({"action_range": {"low": low.tolist(), "high": high.tolist()}}))
+    untrained(tmp_path / "run", folder)
+    plain, policy = (dualgoal.load(tmp_path / name, 3) for name in ("plain", "run"))
+    inside = plain.act(OBS, GOALS)
+    np.testing.assert_allclose(policy.act(OBS, GOALS), low + (inside + 1) / 2 * (high - low), atol=1e-5)
+    assert policy.act(OBS[0], GOALS[0]).dtype == np.float32
+    ids = np.arange(5, dtype=np.uint32)
+    assert np.array_equal(policy.act_block(OBS, GOALS, ids, 0), plain.act_block(OBS, GOALS, ids, 0)), "noise is added"
+    reader: dict = {}
+    exec(page(), reader)
+    arrays, about = reader["read"](export.export_policy(tmp_path / "run", tmp_path / "p.safetensors", seed=3))
+    np.testing.assert_allclose(reader["act"](arrays, about, OBS, GOALS), policy.act(OBS, GOALS), atol=2e-5)
 
 
 def test_export_says_what_it_cannot_do(path, tmp_path):

@@ -98,7 +98,7 @@ class Survey:
     rows: list[int]
     observation: tuple[tuple[int, ...], np.dtype]
     action: tuple[tuple[int, ...], np.dtype]
-    scale: tuple[np.ndarray, np.ndarray] | None  # lowest and highest action per coordinate
+    scale: ActionRange | None
 
 
 def _survey(source: Source, scale_actions: bool) -> Survey:
@@ -121,10 +121,12 @@ def _survey(source: Source, scale_actions: bool) -> Survey:
             this, before = ([kind[0] for kind in each] for each in (found, kinds))
             raise UserError(f"{name}: observations and actions of shapes {this}, but earlier episodes have {before}")
         rows.append(len(observations))
-    scale = None if low is None or high is None else (low.astype(np.float64), high.astype(np.float64))
-    if scale is not None and not np.isfinite(scale).all():
+    if low is None or high is None:
+        return Survey(rows, kinds[0], kinds[1], None)
+    if not np.isfinite([low, high]).all():
         raise UserError(f"{source.names[0]}: actions hold NaN or infinity, so they cannot be scaled")
-    return Survey(rows, kinds[0], kinds[1], scale)
+    bounds = (tuple(bound.astype(np.float64).tolist()) for bound in (low, high))
+    return Survey(rows, kinds[0], kinds[1], ActionRange(*bounds))
 
 
 def _image_or_float(observations: np.ndarray) -> np.dtype:
@@ -157,8 +159,7 @@ def _write(source: Source, survey: Survey, files: DatasetFiles) -> None:
             _write_split(source, survey, picked, written)
             total = sum(survey.rows[k] for k in picked)
             facts[file.name] = FileFacts(episodes=len(picked), rows=total, sha256=sha256(written))
-        scale = survey.scale and ActionRange(*(tuple(bound.tolist()) for bound in survey.scale))
-        origin.write(files, replace(source.origin, task=files.name, files=facts, action_range=scale))
+        origin.write(files, replace(source.origin, task=files.name, files=facts, action_range=survey.scale))
 
 
 def _write_split(source: Source, survey: Survey, picked: list[int], file: Path) -> None:
@@ -167,7 +168,7 @@ def _write_split(source: Source, survey: Survey, picked: list[int], file: Path) 
     def column(which: int) -> Iterator[np.ndarray]:
         for k in picked:
             array = _tidy(source.names[k], *source.episodes[k]())[which]
-            yield _scaled(array, survey.scale) if which == 1 else array
+            yield survey.scale.scaled(array) if which == 1 and survey.scale else array
 
     ends = np.zeros(total, bool)
     ends[np.cumsum([survey.rows[k] for k in picked]) - 1] = True
@@ -175,11 +176,3 @@ def _write_split(source: Source, survey: Survey, picked: list[int], file: Path) 
         out.add("observations", (total, *survey.observation[0]), survey.observation[1], column(0))
         out.add("actions", (total, *survey.action[0]), survey.action[1], column(1))
         out.add("terminals", (total,), np.dtype(bool), [ends])
-
-
-def _scaled(actions: np.ndarray, scale: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
-    if scale is None:
-        return actions
-    low, high = scale
-    width = np.where(high > low, high - low, 1.0)  # a coordinate that never changes becomes -1
-    return np.clip(2.0 * (actions - low) / width - 1.0, -1.0, 1.0).astype(np.float32)

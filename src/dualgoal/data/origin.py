@@ -61,6 +61,21 @@ class ActionRange:
     low: tuple[float, ...]
     high: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        if len(self.low) != len(self.high):
+            raise UserError(f"action_range has {len(self.low)} lowest but {len(self.high)} highest actions")
+
+    def scaled(self, actions: np.ndarray) -> np.ndarray:
+        """Actions in the user's units, mapped to [-1, 1]. A coordinate that never changes becomes -1."""
+        low, high = np.array(self.low), np.array(self.high)
+        width = np.where(high > low, high - low, 1.0)
+        return np.clip(2.0 * (actions - low) / width - 1.0, -1.0, 1.0).astype(np.float32)
+
+    def in_units(self, actions: np.ndarray) -> np.ndarray:
+        """The inverse: actions in [-1, 1] in the units of the recorded data."""
+        low, high = np.array(self.low), np.array(self.high)
+        return (low + (np.asarray(actions, np.float64) + 1.0) / 2.0 * (high - low)).astype(np.float32)
+
 
 @dataclass(frozen=True)
 class Origin:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualgoal.data.origin import ActionRange
 from dualgoal.errors import UserError
 from dualgoal.files import replacing, require_no_link
 
@@ -39,12 +40,14 @@ def play(
     goal_noise: float = 0.0,
     action_noise: float = 0.0,
     eval_seed: int = 0,
+    units: ActionRange | None = None,
     film: list[np.ndarray] | None = None,
 ) -> list[Episode]:
     """Play episodes `first` to `first + count - 1` towards evaluation goal number `goal`, one per environment.
 
     `act(observations, goals, ids, step)` is always called with a row per environment, used or not; what it draws may
-    depend on a row's id and on the step only. `film` collects pictures of the first episode.
+    depend on a row's id and on the step only. It answers in [-1, 1], where noise is added; `units` turns that into what
+    the environment takes. `film` collects pictures of the first episode.
     """
     rngs = [np.random.default_rng([eval_seed, goal, number]) for number in range(first, first + count)]
     picture = {"render_goal": True} if film is not None else {}
@@ -66,6 +69,7 @@ def play(
             action = actions[i]
             if action_noise:
                 action = np.clip(action + action_noise * rngs[i].standard_normal(action.shape), -1, 1)
+            action = action if units is None else units.in_units(action)
             obs[i], _, terminated, truncated, info = envs[i].step(action)
             if terminated or truncated or step >= envs[i].max_steps:
                 results[i] = Episode(bool(info["success"]), step)
@@ -74,11 +78,13 @@ def play(
     return [result for result in results if result is not None]
 
 
-def random_actions(action_dim: int) -> Act:
+def random_actions(action_dim: int, discrete: bool = False) -> Act:
     """Actions that are uniformly random, for comparison with a policy."""
 
     def act(obs: np.ndarray, goals: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
         rngs = [np.random.default_rng([int(number), step]) for number in ids]
+        if discrete:
+            return np.stack([rng.integers(action_dim) for rng in rngs])
         return np.stack([rng.uniform(-1, 1, action_dim) for rng in rngs])
 
     return act

@@ -55,10 +55,11 @@ def flatten(loaded: policy.Policy) -> tuple[Arrays, dict[str, Any]]:
     if loaded.facts.sizes.discrete and actor_kind["kind"] == "gaussian":
         actor_kind["kind"] = "categorical"
     encoders = {f"encoders/{name}": leaf for name, leaf in trees.to_host(loaded.params.encoders).items()}
-    run = config.to_dict(loaded.run)
+    run, units = config.to_dict(loaded.run), loaded.facts.dataset.action_range
     about = {
         "observation_shape": list(loaded.facts.sizes.observation_shape),
         "action_dim": loaded.facts.sizes.action_dim,
+        "action_range": units and {"low": list(units.low), "high": list(units.high)},
         "seed": loaded.seed,
         "rep": run["rep"],
         "algo": run["algo"],

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dualgoal.data.dataset import Dataset
+from dualgoal.data.origin import ActionRange
 from dualgoal.errors import UserError
 from dualgoal.jsons import typed
 from dualgoal.machine import Hardware
@@ -43,6 +44,7 @@ class DataFacts:
     file: str | None = None  # None if the data were never in a file
     shadow_size: int | None = None  # of the renderer's shadow map; None for vectors
     versions: dict[str, str] = field(default_factory=dict)  # of the simulators that made them, where known
+    action_range: ActionRange | None = None  # of the recorded actions, if they were scaled to [-1, 1]
     details: dict[str, Any] = field(default_factory=dict)  # whatever else their maker recorded
 
     @classmethod

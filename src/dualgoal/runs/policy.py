@@ -90,11 +90,13 @@ class Policy:
         self.params, self.seed, self.step = other.params, other.seed, other.step
 
     def act(self, obs: Any, goal: Any, temperature: float = 0.0, draw: int | None = None) -> np.ndarray:
-        """Actions towards `goal`, one or one per observation. Random parts (VIB, flows) differ from call to call
-        unless `draw` names one."""
+        """Actions towards `goal`, one or one per observation, in the units of the recorded data. Random parts (VIB,
+        flows) differ from call to call unless `draw` names one."""
         obs, goal, one = self._rows(obs, goal)
         ids = np.arange(len(obs), dtype=np.uint32)
         out = self._padded(self._act, obs, goal, ids, np.uint32(self._next(draw)), float(temperature))
+        units = self.facts.dataset.action_range
+        out = out if units is None else units.in_units(out)
         return out[0] if one else out
 
     def encode(self, goal: Any, obs: Any = None, draw: int | None = None) -> np.ndarray:
@@ -117,7 +119,8 @@ class Policy:
         """One episode in `env` (a `dualgoal.envs` environment; default: the run's) to evaluation goal number `goal`."""
         if env is None:
             env = self.make_env()
-        return episodes.play([env], self.act_block, goal, first=seed, count=1)[0]
+        units = self.facts.dataset.action_range
+        return episodes.play([env], self.act_block, goal, first=seed, count=1, units=units)[0]
 
     def make_env(self) -> Any:
         """The run's environment, rendered as its dataset was; one without pictures, as quickly as films need."""
@@ -127,7 +130,8 @@ class Policy:
         return registry.make(self.run.task, shadow_size=self.facts.dataset.shadow_size or quick)
 
     def act_block(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
-        """Actions of several episodes in lockstep; what is random depends on an episode's id and its step only."""
+        """Actions of several episodes in lockstep, in [-1, 1] if they are continuous; what is random depends on an
+        episode's id and its step only."""
         return np.asarray(self._act(self.params, obs, goal, ids, np.uint32(step), 0.0))
 
     def _act_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array, temperature: float) -> Array:

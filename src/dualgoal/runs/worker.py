@@ -43,16 +43,18 @@ class Player:
 
     def __call__(self, job: Job) -> list[Episode]:
         player = self._load(job)
+        sizes = player.facts.sizes
         film: list[np.ndarray] | None = [] if job.video else None
         played = episodes.play(
             self._environments(player, 1 if job.video else BLOCK),
-            episodes.random_actions(player.facts.sizes.action_dim) if job.random else player.act_block,
+            episodes.random_actions(sizes.action_dim, sizes.discrete) if job.random else player.act_block,
             job.goal,
             job.first,
             job.count,
             goal_noise=job.goal_noise,
             action_noise=job.action_noise,
             eval_seed=job.eval_seed,
+            units=player.facts.dataset.action_range,
             film=film,
         )
         if job.video and film:
