@@ -53,8 +53,8 @@ def test_strange_names_are_given_by_hand(tmp_path):
         importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
     with pytest.raises(UserError, match="no array 'y' to use as observations"):
         importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"observations": "y"})
-    with pytest.raises(UserError, match="no key is called 'goals'"):
-        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"goals": "y"})
+    with pytest.raises(UserError, match="no key is called 'rewards'"):
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys={"rewards": "y"})
     with pytest.raises(UserError, match="'observations' is not a pair"):
         importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=["observations"])
     keys = ["observations=x", "terminals=stop"]

@@ -72,6 +72,20 @@ def check_pair(rep: Representation, algo: Algorithm) -> None:
         raise UserError(f"{type(algo).__name__}: a role cannot be called 'rep'; that is the representation's own loss")
 
 
+def check_goals(rep: Representation, spec: Spec) -> None:
+    """Refuse goals of a shape that a representation or its image encoders cannot read."""
+    goal, observation = spec.goal_shape, spec.observation_shape
+    if goal == observation:
+        return
+    if spec.pixels or len(goal) == 3:
+        raise UserError(f"goals are {goal} but observations {observation}; image goals need images of the same shape")
+    if rep.embeds_both:
+        raise UserError(
+            f"{type(rep).__name__} reads states and goals with one network, but observations are {observation} and "
+            f"goals {goal}; use one with two networks, such as dual with aggregation inner"
+        )
+
+
 class Encoders(eqx.Module):
     """The image encoders that all networks share."""
 
@@ -133,6 +147,7 @@ class Agent:
         if self.algo.needs_vector and len(self.algo_spec.goal_shape) != 1:
             names = f"{type(self.algo).__name__} cannot use {type(self.rep).__name__} on images"
             raise UserError(f"{names}: it predicts z, which must be a vector; choose a learned representation")
+        check_goals(self.rep, self.spec)
 
     # What the parts see -----------------------------------------------------------------------------------------------
 
@@ -275,7 +290,9 @@ class Agent:
             return self.cast_for_heads(encoded.z)
 
         def as_state() -> Array:
-            raw = images.draws[self.draw_of[name]].g  # type: ignore[union-attr]
+            there = images.draws[self.draw_of[name]]
+            assert isinstance(there, Goals)
+            raw = there.g if there.state is None else there.state
             return raw if params.encoders is None else params.encoders.state(raw)
 
         def value(s: Array) -> Array:

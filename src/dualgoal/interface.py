@@ -29,8 +29,9 @@ Trains = Literal["value", "actor"]
 class Goals(NamedTuple):
     """One goal per transition, and whether the transition starts at it (reward = success - 1, mask = 1 - success)."""
 
-    g: Any  # (B, ...) observations, or features of them
+    g: Any  # (B, ...) observations, or what else goals are, or features of them
     success: Float[Array, " B"]
+    state: Any = None  # (B, ...) observations that attain the goals, where goals are not observations themselves
 
 
 class Frames(NamedTuple):
@@ -203,6 +204,8 @@ class Representation(abc.ABC):
     """Whether z depends on the state as well as on the goal."""
     on_sphere: ClassVar[bool] = False
     """Whether every z (N,) has the length sqrt(N); an algorithm that makes up a z of its own then does the same."""
+    embeds_both: ClassVar[bool] = False
+    """Whether one and the same network reads states and goals, so that they must have the same shape."""
     goal_network: ClassVar[str | None] = None
     """The field of its networks that alone turns a goal into z, if there is one; exports then describe it."""
     fusion: ClassVar[Literal["shared", "one", "early", "late"]] = "shared"

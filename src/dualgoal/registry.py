@@ -7,11 +7,10 @@ part runs its module, so a configuration is only as trustworthy as the modules t
 
 import dataclasses
 import functools
-import importlib
-import re
 from importlib import metadata
 from typing import Any, Literal
 
+from dualgoal import imports
 from dualgoal.algos import ALGOS
 from dualgoal.errors import UserError, unknown
 from dualgoal.interface import Algorithm, Representation
@@ -21,7 +20,6 @@ Kind = Literal["rep", "algo"]
 WORDS: dict[Kind, str] = {"rep": "representation", "algo": "algorithm"}
 BASES: dict[Kind, type] = {"rep": Representation, "algo": Algorithm}
 BUILT_IN: dict[Kind, dict[str, Any]] = {"rep": REPS, "algo": ALGOS}
-PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 def reps() -> dict[str, type[Representation]]:
@@ -59,7 +57,7 @@ def name_of(kind: Kind, cls: type) -> str:
     for name, offered in _offered(kind).items():
         if offered == path and name not in BUILT_IN[kind]:
             return name
-    if cls.__module__ == "__main__" or not PATH.fullmatch(path):
+    if cls.__module__ == "__main__" or not imports.PATH.fullmatch(path):
         raise UserError(
             f"{WORDS[kind]} {cls.__qualname__} is defined in {cls.__module__} where other processes cannot import it; "
             f"put the class at the top level of a module"
@@ -74,15 +72,10 @@ def _offered(kind: Kind) -> dict[str, str]:
 
 
 def _imported(kind: Kind, path: str) -> Any:
-    if not PATH.fullmatch(path):
+    if not imports.PATH.fullmatch(path):
         raise UserError(f"{WORDS[kind]} '{path}' is not of the form module:Class")
     module, _, name = path.partition(":")
-    try:
-        cls = getattr(importlib.import_module(module), name, None)
-    except ImportError as error:
-        raise UserError(
-            f"{WORDS[kind]} '{path}': {error}; install the package or put its folder on PYTHONPATH"
-        ) from error
+    cls = getattr(imports.module_of(WORDS[kind], path), name, None)
     if not isinstance(cls, type) or not issubclass(cls, BASES[kind]):
         raise UserError(f"{WORDS[kind]} '{path}': {module} has no {BASES[kind].__name__} called {name}")
     if not dataclasses.is_dataclass(cls):

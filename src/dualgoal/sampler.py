@@ -16,9 +16,9 @@ from dualgoal.streams import Rows, Transitions, random_offsets, valid_rows
 
 def to_device(dataset: Any) -> Transitions:
     """Put a dataset on the default device. On a CPU that is no copy: nobody writes to these arrays."""
-    index = [jnp.asarray(np.asarray(x), jnp.int32) for x in (dataset.starts, dataset.ends)]
-    rows = [jax.device_put(np.asarray(x), may_alias=True) for x in (dataset.observations, dataset.actions)]
-    return Transitions(*rows, *index)
+    starts, ends = (jnp.asarray(np.asarray(x), jnp.int32) for x in (dataset.starts, dataset.ends))
+    put = lambda x: None if x is None else jax.device_put(np.asarray(x), may_alias=True)
+    return Transitions(put(dataset.observations), put(dataset.actions), starts, ends, put(dataset.goals))
 
 
 def shared_draws(streams: Mapping[str, Stream]) -> dict[str, str]:

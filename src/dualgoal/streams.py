@@ -29,6 +29,7 @@ class Transitions(NamedTuple):
     actions: Array  # (T, A) float32, or (T,) integers
     starts: Array  # (E,) first row of each episode
     ends: Array  # (E,) last row of each episode; it has no action of its own and is never a goal
+    goals: Array | None = None  # (T, ...) the goal that each row attains; None: the observation itself
 
 
 class Sampled(NamedTuple):
@@ -87,7 +88,7 @@ class GoalMix(Stream):
 
     def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
         own = self.augment == "independent"
-        return drawn._replace(g=shift(drawn.g, random_offsets(key, offsets.shape[0]) if own else offsets))
+        return shifted(drawn, random_offsets(key, offsets.shape[0]) if own else offsets)
 
     def encode(self, drawn: Goals, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Goals:
         return drawn._replace(g=goal(drawn.g))
@@ -120,7 +121,7 @@ class Waypoint(Stream):
         return observed_goals(data, at, rows, reached_by)
 
     def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
-        return drawn._replace(g=shift(drawn.g, offsets))
+        return shifted(drawn, offsets)
 
     def encode(self, drawn: Goals, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Goals:
         return drawn._replace(g=goal(drawn.g))
@@ -149,7 +150,9 @@ class Window(Stream):
         return Frames(start + first, start + now, start + now + 1, start + last)
 
     def observe(self, data: Transitions, at: Sampled, rows: Frames, reached_by: str) -> Frames:
-        return Frames(*(data.observations[r] for r in rows))
+        goals = data.observations if data.goals is None else data.goals
+        first, now, after = (data.observations[r] for r in (rows.first, rows.now, rows.after))
+        return Frames(first, now, after, goals[rows.last])
 
     def shift(self, drawn: Frames, offsets: Array, key: PRNGKeyArray) -> Frames:
         return drawn
@@ -164,11 +167,19 @@ ACTOR_GOALS = GoalMix(0.0, 0.0, 1.0, 0.0)
 
 
 def observed_goals(data: Transitions, at: Sampled, rows: Rows, reached_by: str) -> Goals:
-    """The goals in these rows, and which transitions start at theirs: in the same row, or in an equal state."""
-    g, same = data.observations[rows], rows == at.rows
+    """The goals in these rows, and which transitions start at theirs: in the same row, or in an equal state (where
+    goals are not observations: in one that attains an equal goal)."""
+    goals = data.observations if data.goals is None else data.goals
+    g, same = goals[rows], rows == at.rows
     if reached_by == "state":
-        same = (g == data.observations[at.rows]).all(axis=-1)
-    return Goals(g, same.astype(jnp.float32))
+        same = (g == goals[at.rows]).all(axis=-1)
+    return Goals(g, same.astype(jnp.float32), None if data.goals is None else data.observations[rows])
+
+
+def shifted(drawn: Goals, offsets: Array) -> Goals:
+    """Goals with their images shifted."""
+    state = None if drawn.state is None else shift(drawn.state, offsets)
+    return Goals(shift(drawn.g, offsets), drawn.success, state)
 
 
 def random_offsets(key: PRNGKeyArray, batch_size: int) -> Array:

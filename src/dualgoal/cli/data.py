@@ -94,15 +94,22 @@ class Import(Verb):
     key: Annotated[tuple[str, ...], unset("none")] = ()
     """Names of arrays that are not found by themselves, as observations=NAME."""
     observation_keys: Annotated[tuple[str, ...], unset("all, by name")] = ()
-    """Entries of dictionary observations to join, in this order."""
+    """Entries of dictionary observations, or arrays, to join in this order."""
     scale_actions: bool = False
-    """Map the range of each action coordinate to [-1, 1]."""
+    """Map the range of each action coordinate to [-1, 1]. The range is recorded, and policies answer in it."""
+    goal_dims: Annotated[tuple[int, ...], unset("all: a goal is an observation")] = ()
+    """Coordinates of an observation that make a goal, counted from 0."""
+    goal_keys: Annotated[tuple[str, ...], unset("none")] = ()
+    """Entries of dictionary observations, or arrays, that make a goal, joined in this order."""
+    goal_function: Annotated[str | None, unset("none", "MODULE:NAME")] = None
+    """A function from rows of observations to rows of goals."""
 
     def run(self) -> None:
         from dualgoal.data import importing
 
         made = importing.import_dataset(
             self.source, self.out, task=self.task, keys=self.key, observation_keys=self.observation_keys,
-            scale_actions=self.scale_actions,
+            scale_actions=self.scale_actions, goal_dims=self.goal_dims, goal_keys=self.goal_keys,
+            goal_function=self.goal_function,
         )  # fmt: skip
         print(made)

@@ -63,6 +63,17 @@ def arrays(
     return _bounded(name, actions).astype(np.float32, copy=False), ends
 
 
+def goals(name: str, goals: np.ndarray, observations: np.ndarray) -> np.ndarray:
+    """Check the goals of all rows, where they are not the observations; returns them as float32 or uint8 images."""
+    shape, image = goals.shape, goals.dtype == np.uint8 and goals.ndim == 4
+    if not image and (goals.ndim != 2 or goals.dtype.kind not in "fiu"):
+        raise UserError(f"{name}: 'goals' has shape {shape} and type {goals.dtype}; expected (T, G) numbers")
+    if len(goals) != len(observations) or 0 in shape:
+        raise UserError(f"{name}: 'goals' has shape {shape}; expected {len(observations)} rows, one per observation")
+    _finite(name, "goals", goals)
+    return goals if image else goals.astype(np.float32, copy=False)
+
+
 def _blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     for at in range(0, len(array), _ROWS):
         yield at, array[at : at + _ROWS]

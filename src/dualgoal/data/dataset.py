@@ -38,6 +38,7 @@ class Dataset:
     terminals: np.ndarray  # (T,) bool
     task: str | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
+    goals: np.ndarray | None = None  # (T, ...) the goal that each row attains; None: goals are observations
 
     @cached_property
     def ends(self) -> np.ndarray:
@@ -60,6 +61,10 @@ class Dataset:
     @property
     def observation_shape(self) -> tuple[int, ...]:
         return self.observations.shape[1:]
+
+    @property
+    def goal_shape(self) -> tuple[int, ...]:
+        return self.observation_shape if self.goals is None else self.goals.shape[1:]
 
     @property
     def discrete(self) -> bool:
@@ -100,13 +105,16 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
         observations, digest = _observations(archive)
         actions = archive.read("actions")
         terminals = archive.read("terminals")
+        goals = archive.read("goals") if "goals" in archive.members else None
     actions, terminals = checks.arrays(file.name, observations, actions, terminals)
     if observations.dtype != np.uint8:
         observations = observations.astype(np.float32, copy=False)
+    if goals is not None:
+        goals = checks.goals(file.name, goals, observations)
     provenance = _provenance(file, recorded, digest or sha256(file))
     if observations.dtype == np.uint8:
         provenance.setdefault("shadow_size", OFFICIAL_SHADOW_SIZE)
-    dataset = Dataset(observations, actions, terminals, task, provenance)
+    dataset = Dataset(observations, actions, terminals, task, provenance, goals)
     if task is not None:
         checks.fits_task(file.name, task, dataset.observation_shape, dataset.action_dim)
     for line in mismatches(provenance):

@@ -5,16 +5,17 @@ actions (the state after the last action); the missing last action, which nothin
 episode goes to the validation file. What was done (keys, scaling, digests) is recorded next to the result.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from dualgoal.data import checks, minari, npz, origin, sources
+from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
-from dualgoal.data.sources import Rows, Source
+from dualgoal.data.sources import Parts, Rows, Source
 from dualgoal.errors import UserError
 from dualgoal.files import locked, make_folder, os_errors_in_one_line, remove_free_lock, replacing, sha256
 
@@ -30,15 +31,24 @@ def import_dataset(
     keys: Mapping[str, str] | Sequence[str] = (),
     observation_keys: Sequence[str] = (),
     scale_actions: bool = False,
+    goal_dims: Sequence[int] = (),
+    goal_keys: Sequence[str] = (),
+    goal_function: str | None = None,
 ) -> Path:
     """Write SRC as `TASK.npz` and `TASK-val.npz` in `out`; returns the training file.
 
     `src` is an npz file, a folder of npz files with one episode each, or `minari:ID` (or a Minari folder). `keys` maps
     our names to those in the files where they are not found automatically (or lists pairs `ours=theirs`);
-    `observation_keys` says which parts of dict observations to join; `scale_actions` maps the range of each action
-    coordinate onto [-1, 1].
+    `observation_keys` says which parts of dict observations, or which arrays, to join; `scale_actions` maps the range
+    of each action coordinate onto [-1, 1].
+
+    A goal is a whole observation unless the file has an array `goals`, or one of these says otherwise: `goal_dims`, the
+    coordinates of an observation; `goal_keys`, parts of dict observations or arrays to join; `goal_function`, a
+    function `module:name` from rows of observations to rows of goals.
     """
-    source = _open(src, _pairs(keys), tuple(observation_keys))
+    space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
+    parts = Parts(_pairs(keys), tuple(observation_keys), space.keys if space else ())
+    source = _with_goals(_open(src, parts), space)
     name = task or Path(str(src).removeprefix("minari:").rstrip("/")).stem.replace(" ", "-")
     files = DatasetFiles(Path(out).expanduser(), name)
     if len(source.episodes) < 2:
@@ -82,13 +92,32 @@ def _pairs(keys: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in keys)
 
 
-def _open(src: str | Path, keys: dict[str, str], observation_keys: tuple[str, ...]) -> Source:
+def _open(src: str | Path, parts: Parts) -> Source:
     path = Path(src).expanduser()
-    if unknown := set(keys) - set(sources.ALIASES):
+    if unknown := set(parts.keys) - set(sources.ALIASES):
         raise UserError(f"no key is called '{sorted(unknown)[0]}' here; rename to one of {', '.join(sources.ALIASES)}")
     if str(src).startswith("minari:") or (path / "data" / "metadata.json").is_file():
-        return minari.open_minari(src, observation_keys)
-    return sources.open_folder(path, keys) if path.is_dir() else sources.open_file(path, keys)
+        return minari.open_minari(src, parts)
+    return sources.open_folder(path, parts) if path.is_dir() else sources.open_file(path, parts)
+
+
+def _with_goals(source: Source, space: GoalSpace | None) -> Source:
+    """The same episodes with goals as the user's options describe them, which take the place of an array `goals`."""
+    if space is None:
+        return source
+
+    def reader(name: str, read: Callable[[], Rows]) -> Callable[[], Rows]:
+        def with_goals() -> Rows:
+            rows = read()
+            made = rows.goals if space.keys else space.of(name, rows.observations)
+            if made is None:
+                raise UserError(f"{name}: observations have no parts; --goal-keys is for dict observations and arrays")
+            return rows._replace(goals=made)
+
+        return with_goals
+
+    episodes = [reader(name, read) for name, read in zip(source.names, source.episodes, strict=True)]
+    return replace(source, episodes=episodes, origin=replace(source.origin, goal_space=space))
 
 
 @dataclass(frozen=True)
@@ -98,6 +127,7 @@ class Survey:
     rows: list[int]
     observation: tuple[tuple[int, ...], np.dtype]
     action: tuple[tuple[int, ...], np.dtype]
+    goal: tuple[tuple[int, ...], np.dtype] | None  # None: goals are observations
     scale: ActionRange | None
 
 
@@ -105,7 +135,7 @@ def _survey(source: Source, scale_actions: bool) -> Survey:
     rows, low, high = [], None, None
     kinds: list[tuple[tuple[int, ...], np.dtype]] = []
     for name, read in zip(source.names, source.episodes, strict=True):
-        observations, actions = _tidy(name, *read())
+        observations, actions, goals = _tidy(read())
         scaled = actions.ndim == 2 and scale_actions
         terminals = np.zeros(len(observations), bool)
         terminals[-1:] = True
@@ -116,17 +146,21 @@ def _survey(source: Source, scale_actions: bool) -> Survey:
             low = least if low is None else np.minimum(low, least)
             high = most if high is None else np.maximum(high, most)
         found = [(observations.shape[1:], _image_or_float(observations)), (actions.shape[1:], _action_dtype(actions))]
+        if goals is not None:
+            checks.goals(name, goals, observations)
+            found.append((goals.shape[1:], _image_or_float(goals)))
         kinds = kinds or found
         if found != kinds:
             this, before = ([kind[0] for kind in each] for each in (found, kinds))
             raise UserError(f"{name}: observations and actions of shapes {this}, but earlier episodes have {before}")
         rows.append(len(observations))
+    goal = kinds[2] if len(kinds) > 2 else None
     if low is None or high is None:
-        return Survey(rows, kinds[0], kinds[1], None)
+        return Survey(rows, kinds[0], kinds[1], goal, None)
     if not np.isfinite([low, high]).all():
         raise UserError(f"{source.names[0]}: actions hold NaN or infinity, so they cannot be scaled")
     bounds = (tuple(bound.astype(np.float64).tolist()) for bound in (low, high))
-    return Survey(rows, kinds[0], kinds[1], ActionRange(*bounds))
+    return Survey(rows, kinds[0], kinds[1], goal, ActionRange(*bounds))
 
 
 def _image_or_float(observations: np.ndarray) -> np.dtype:
@@ -137,15 +171,19 @@ def _action_dtype(actions: np.ndarray) -> np.dtype:
     return np.dtype(np.int32) if actions.ndim == 1 else np.dtype(np.float32)
 
 
-def _tidy(name: str, observations: np.ndarray, actions: np.ndarray) -> Rows:
-    """Channels last, a trailing axis of one dropped from discrete actions, and the last action filled in."""
+def _tidy(rows: Rows) -> Rows:
+    """Channels last, a trailing axis of one dropped from discrete actions, the last action filled in, and the last goal
+    where there is none (the last row of an episode is never a goal)."""
+    observations, actions, goals = rows
     if observations.ndim == 4 and observations.shape[1] in (1, 3, 4) and observations.shape[-1] not in (1, 3, 4):
         observations = np.moveaxis(observations, 1, -1)
     if actions.ndim == 2 and actions.shape[1] == 1 and actions.dtype.kind in "iu":
         actions = actions[:, 0]
     if observations.ndim and actions.ndim and len(observations) == len(actions) + 1:
         actions = np.concatenate([actions, np.zeros_like(actions[:1])])
-    return observations, actions
+    if goals is not None and goals.ndim and len(goals) == len(observations) - 1:
+        goals = np.concatenate([goals, goals[-1:]])
+    return Rows(observations, actions, goals)
 
 
 def _write(source: Source, survey: Survey, files: DatasetFiles) -> None:
@@ -153,13 +191,18 @@ def _write(source: Source, survey: Survey, files: DatasetFiles) -> None:
     count = len(survey.rows)
     held_out = set(range(VALIDATION_EVERY - 1, count, VALIDATION_EVERY)) or {count - 1}
     facts = {}
+    space = None
+    if survey.goal is not None:
+        given = source.origin.goal_space or GoalSpace(keys=(source.origin.keys.get("goals", "goals"),))
+        space = replace(given, shape=survey.goal[0])
     with replacing(files.train) as unnamed:
         for file, written, held in ((files.val, files.val, True), (files.train, unnamed, False)):
             picked = [k for k in range(count) if (k in held_out) is held]
             _write_split(source, survey, picked, written)
             total = sum(survey.rows[k] for k in picked)
             facts[file.name] = FileFacts(episodes=len(picked), rows=total, sha256=sha256(written))
-        origin.write(files, replace(source.origin, task=files.name, files=facts, action_range=survey.scale))
+        made = replace(source.origin, task=files.name, files=facts, action_range=survey.scale, goal_space=space)
+        origin.write(files, made)
 
 
 def _write_split(source: Source, survey: Survey, picked: list[int], file: Path) -> None:
@@ -167,7 +210,8 @@ def _write_split(source: Source, survey: Survey, picked: list[int], file: Path) 
 
     def column(which: int) -> Iterator[np.ndarray]:
         for k in picked:
-            array = _tidy(source.names[k], *source.episodes[k]())[which]
+            array = _tidy(source.episodes[k]())[which]
+            assert array is not None
             yield survey.scale.scaled(array) if which == 1 and survey.scale else array
 
     ends = np.zeros(total, bool)
@@ -176,3 +220,5 @@ def _write_split(source: Source, survey: Survey, picked: list[int], file: Path) 
         out.add("observations", (total, *survey.observation[0]), survey.observation[1], column(0))
         out.add("actions", (total, *survey.action[0]), survey.action[1], column(1))
         out.add("terminals", (total,), np.dtype(bool), [ends])
+        if survey.goal is not None:
+            out.add("goals", (total, *survey.goal[0]), survey.goal[1], column(2))

@@ -26,6 +26,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "episode_length": {"min": int(lengths.min()), "mean": float(lengths.mean()), "max": int(lengths.max())},
         "observations": {"shape": list(dataset.observations.shape), **_range(dataset.observations)},
         "actions": {"shape": list(dataset.actions.shape), "discrete": dataset.discrete, **_range(dataset.actions)},
+        **({} if dataset.goals is None else {"goals": {"shape": list(dataset.goals.shape), **_range(dataset.goals)}}),
         "provenance": dataset.provenance,
     }
 
@@ -67,11 +68,11 @@ def text(splits: dict[str, Any]) -> str:
     table = Table("", *facts, title=_plain_text(splits["train"]["task"] or "dataset"))
     table.add_row("rows", *(f"{f['rows']:,}" for f in facts.values()))
     table.add_row("episodes", *(f"{f['episodes']:,} of {_length(f)} rows" for f in facts.values()))
-    for key in ("observations", "actions"):
+    for key in ("observations", "actions", *(["goals"] if "goals" in splits["train"] else [])):
         table.add_row(key, *(f"{tuple(f[key]['shape'])} {f[key]['dtype']}" for f in facts.values()))
         table.add_row(f"{key} range", *(_span(f[key]) for f in facts.values()))
     origin = splits["train"]["provenance"]
-    for key in ("source", "file", "sha256", "collector", "seed", "shadow_size", "versions", "counts"):
+    for key in ("source", "file", "sha256", "collector", "seed", "shadow_size", "versions", "counts", "goal_space"):
         if key in origin:
             table.add_row(key, _plain_text(_pairs(origin[key]) if isinstance(origin[key], dict) else origin[key]))
     console = Console()

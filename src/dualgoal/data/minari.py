@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal.data.goals import join
 from dualgoal.data.origin import Origin
-from dualgoal.data.sources import Rows, Source
+from dualgoal.data.sources import Parts, Rows, Source
 from dualgoal.errors import UserError
 
 
-def open_minari(src: str | Path, observation_keys: tuple[str, ...]) -> Source:
+def open_minari(src: str | Path, parts: Parts) -> Source:
     """All episodes of a local or downloadable Minari dataset (`minari:ID`), or of one in a folder."""
     try:
         import minari
@@ -35,13 +36,16 @@ def open_minari(src: str | Path, observation_keys: tuple[str, ...]) -> Source:
         def read() -> Rows:
             with _foreign_reader(f"{text} (episode {index})"):
                 (episode,) = dataset.iterate_episodes([index])
-                return _join(text, episode.observations, observation_keys), np.asarray(episode.actions)
+                found = episode.observations
+                inside = parts.goal if isinstance(found, dict) else ()
+                goals = join(text, "observations", found, inside) if inside else None
+                return Rows(_join(text, found, parts.observation), np.asarray(episode.actions), goals)
 
         return read
 
     return Source(
         [f"{text} (episode {k})" for k in indices], [reader(k) for k in indices],
-        Origin(source="imported", imported_from=text, observation_keys=observation_keys),
+        Origin(source="imported", imported_from=text, observation_keys=parts.observation),
     )  # fmt: skip
 
 
@@ -82,11 +86,4 @@ def _join(name: str, observations: Any, chosen: tuple[str, ...]) -> np.ndarray:
     if not chosen:
         parts = ", ".join(f"{key} {np.shape(value)[1:]}" for key, value in observations.items())
         raise UserError(f"{name}: observations are dicts ({parts}); choose the parts to join with --observation-keys")
-    if missing := [key for key in chosen if key not in observations]:
-        raise UserError(f"{name}: observations have no part '{missing[0]}' (they have {', '.join(observations)})")
-    parts_ = [np.asarray(observations[key]) for key in chosen]
-    if len(parts_) == 1:
-        return parts_[0]
-    if any(part.ndim > 2 for part in parts_):
-        raise UserError(f"{name}: images cannot be joined with other observations; choose one part")
-    return np.concatenate([part.reshape(len(part), -1) for part in parts_], axis=1)
+    return join(name, "observations", observations, chosen)

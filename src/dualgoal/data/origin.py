@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal import jsons
+from dualgoal.data.goals import GoalSpace
 from dualgoal.data.paths import SPLITS, DatasetFiles
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
@@ -99,6 +100,7 @@ class Origin:
     files: dict[str, FileFacts] = field(default_factory=dict)
     plan: Plan | None = None
     action_range: ActionRange | None = None
+    goal_space: GoalSpace | None = None  # None: goals are whole observations
 
     def facts(self) -> dict[str, Any]:
         """What a run records about its dataset: everything but the facts of single files, as plain JSON values."""

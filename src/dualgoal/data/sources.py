@@ -5,12 +5,13 @@ is taken from there.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from dualgoal.data import checks, npz
+from dualgoal.data import checks, goals, npz
 from dualgoal.data.origin import Origin
 from dualgoal.errors import UserError
 from dualgoal.files import sha256
@@ -20,9 +21,28 @@ ALIASES = {
     "actions": ("actions", "action", "acts", "act"),
     "terminals": ("terminals", "terminal", "dones", "done", "ends", "terminated", "terminations", "is_last"),
     "timeouts": ("timeouts", "timeout", "truncated", "truncations", "truncateds"),
+    "goals": ("goals",),
     "next_observations": ("next_observations", "next_observation", "next_obs", "next_states"),
 }
-Rows = tuple[np.ndarray, np.ndarray]  # observations, actions
+OPTIONAL = ("timeouts", "goals", "next_observations")
+
+
+class Rows(NamedTuple):
+    """One episode. Observations may have one row more than actions; goals only where they were recorded."""
+
+    observations: np.ndarray
+    actions: np.ndarray
+    goals: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Which parts of the source to use: our names of arrays and those in the file, and the parts of observations and
+    goals to join."""
+
+    keys: dict[str, str] = field(default_factory=dict)
+    observation: tuple[str, ...] = ()
+    goal: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,32 +54,32 @@ class Source:
     origin: Origin
 
 
-def open_file(path: Path, keys: dict[str, str]) -> Source:
-    """One npz with all episodes one after the other; `keys` maps our names to those in the file."""
+def open_file(path: Path, parts: Parts) -> Source:
+    """One npz with all episodes one after the other."""
     with npz.Archive(path) as archive:
-        names = {key: _pick(archive, key, keys, key in checks.REQUIRED) for key in ALIASES}
-        archive.require_memory({name for name in names.values() if name is not None})
-        found = {key: archive.read(name) for key, name in names.items() if name is not None}
+        found, used = _read(archive, parts, tuple(ALIASES))
     ends = _booleans(path.name, "terminals", found["terminals"])
     if "timeouts" in found:
         timeouts = _booleans(path.name, "timeouts", found["timeouts"])
         _equal_rows(path.name, {"terminals": ends, "timeouts": timeouts})
         ends = ends | timeouts
-    aligned = {key: found[key] for key in ("observations", "actions", "next_observations") if key in found}
+    aligned = {key: found[key] for key in ("observations", "actions", "goals", "next_observations") if key in found}
     _equal_rows(path.name, aligned | {"terminals": ends})
     ends[-1:] = True  # files often stop in the middle of an episode
     episodes, first = [], 0
     for last in np.flatnonzero(ends):
         episodes.append(_slice(found, slice(first, int(last) + 1)))
         first = int(last) + 1
-    used = {key: name for key, name in names.items() if name is not None}
     return Source(
         [f"{path.name} (episode {k})" for k in range(len(episodes))], episodes,
-        Origin(source="imported", imported_from=path.name, imported_sha256=sha256(path), keys=used),
+        Origin(
+            source="imported", imported_from=path.name, imported_sha256=sha256(path), keys=used,
+            observation_keys=parts.observation,
+        ),
     )  # fmt: skip
 
 
-def open_folder(path: Path, keys: dict[str, str]) -> Source:
+def open_folder(path: Path, parts: Parts) -> Source:
     """One npz per episode, in the order of their names."""
     files = sorted(path.glob("*.npz"))
     if not files:
@@ -68,16 +88,38 @@ def open_folder(path: Path, keys: dict[str, str]) -> Source:
     def reader(file: Path) -> Callable[[], Rows]:
         def read() -> Rows:
             with npz.Archive(file) as archive:
-                wanted = [_pick(archive, key, keys) for key in ("observations", "actions")]
-                observations, actions = (archive.read(str(key)) for key in wanted)
-            return observations, actions
+                found, _ = _read(archive, parts, ("observations", "actions", "goals"))
+            return Rows(**found)
 
         return read
 
     return Source(
         [file.name for file in files], [reader(file) for file in files],
-        Origin(source="imported", imported_from=path.name, episode_files=len(files)),
+        Origin(
+            source="imported", imported_from=path.name, episode_files=len(files), observation_keys=parts.observation
+        ),
     )  # fmt: skip
+
+
+def _read(archive: npz.Archive, parts: Parts, wanted: tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The wanted arrays by our names, and their names in the file."""
+    joined = {"observations": parts.observation, "goals": parts.goal}
+    whole = [key for key in wanted if not joined.get(key)]
+    picked = {key: _pick(archive, key, parts.keys, key not in OPTIONAL) for key in whole}
+    used = {key: name for key, name in picked.items() if name is not None}
+    pieces = {name for names in joined.values() for name in names if name in archive.members}
+    archive.require_memory({*used.values(), *pieces})
+    found = {}
+    for key in wanted:
+        if joined.get(key):
+            arrays = {name: archive.read(name) for name in joined[key] if name in archive.members}
+            missing = {name: None for name in archive.members if name not in arrays}
+            found[key] = goals.join(archive.path.name, key, {**arrays, **missing}, joined[key])
+        elif key in used:
+            found[key] = archive.read(used[key])
+    if parts.observation:
+        found.pop("next_observations", None)  # they are whole, so they would not fit
+    return found, used
 
 
 def _pick(archive: npz.Archive, key: str, keys: dict[str, str], required: bool = True) -> str | None:
@@ -100,7 +142,7 @@ def _slice(found: dict[str, np.ndarray], rows: slice) -> Callable[[], Rows]:
         observations, actions = found["observations"][rows], found["actions"][rows]
         if "next_observations" in found:  # transitions: the state after the last one is stored there only
             observations = np.concatenate([observations, found["next_observations"][rows][-1:]])
-        return observations, actions
+        return Rows(observations, actions, found["goals"][rows] if "goals" in found else None)
 
     return read
 

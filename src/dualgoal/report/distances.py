@@ -46,20 +46,20 @@ def explore(
     family = tasks.family(policy.run.task)
     maze = _maze(policy.run.task) if family in tasks.MAZES and not _pixels(policy) else None
     rng = np.random.default_rng(0)
-    observations = _observations(policy, path, data, maze, states, rng)
+    observations, targets = _observations(policy, path, data, maze, states, rng)
     chosen = _spread(observations[:, :2], goals) if maze else rng.permutation(len(observations))[:goals]
-    learned = _learned(policy, observations, chosen)
+    learned = _learned(policy, observations, targets[chosen])
     points = observations[:, :2] if maze else embedding(learned)
     exact = _exact(maze, points, chosen) if maze and family in WALKING else None
     return _table(policy, points, chosen, learned, exact, maze)
 
 
-def _learned(policy: Any, observations: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def _learned(policy: Any, observations: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Distances (goals, states). Images are processed goal by goal, because all pairs at once would fill the memory."""
     if _pixels(policy):
-        return np.stack([policy.distance(observations, observations[g]) for g in chosen])
-    states, goals = np.tile(observations, (len(chosen), 1)), np.repeat(observations[chosen], len(observations), axis=0)
-    return policy.distance(states, goals).reshape(len(chosen), len(observations))
+        return np.stack([policy.distance(observations, goal) for goal in targets])
+    states, goals = np.tile(observations, (len(targets), 1)), np.repeat(targets, len(observations), axis=0)
+    return policy.distance(states, goals).reshape(len(targets), len(observations))
 
 
 def _table(policy: Any, points: np.ndarray, chosen: np.ndarray, learned: np.ndarray, exact: Any, maze: Any) -> Table:
@@ -113,8 +113,9 @@ def embedding(learned: np.ndarray) -> np.ndarray:
 
 def _observations(
     policy: Any, path: Path, data: str | Path | None, maze: Any, count: int, rng: np.random.Generator
-) -> np.ndarray:
-    """States to show: rows of the run's dataset, spread evenly in mazes; without data a grid, if a state is a place."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """States to show, and the goals they attain: rows of the run's dataset, spread evenly in mazes; without data a
+    grid, if a state is a place and a goal is a state."""
     problem = None
     for place in (data, policy.facts.dataset.file):
         if place is None:
@@ -123,20 +124,28 @@ def _observations(
             return _from_data(place, policy, maze, count, rng)
         except UserError as error:
             problem = error
-    if maze is not None and policy.facts.sizes.observation_shape == (2,):
-        return _grid(maze, count)
+    sizes = policy.facts.sizes
+    if maze is not None and sizes.observation_shape == (2,) and not sizes.goal_shape:
+        places = _grid(maze, count)
+        return places, places
     raise problem or UserError(f"{path}: the states to show come from the dataset, which is not recorded; give --data")
 
 
-def _from_data(place: str | Path, policy: Any, maze: Any, count: int, rng: np.random.Generator) -> np.ndarray:
+def _from_data(
+    place: str | Path, policy: Any, maze: Any, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     from dualgoal.data.dataset import load
 
     dataset = load(place, policy.run.task)
     if dataset.observation_shape != policy.facts.sizes.observation_shape:
         raise UserError(f"{place}: observations are {dataset.observation_shape}, not the run's; give the run's --data")
+    if dataset.goal_shape != policy.facts.sizes.goal:
+        raise UserError(f"{place}: goals are {dataset.goal_shape}, not the run's; give the run's --data")
     rows = np.sort(rng.choice(dataset.rows, size=min(dataset.rows, 10 * count if maze else count), replace=False))
+    if maze:
+        rows = rows[_spread(np.asarray(dataset.observations[rows])[:, :2], count)]
     found = np.asarray(dataset.observations[rows])
-    return found[_spread(found[:, :2], count)] if maze else found
+    return found, found if dataset.goals is None else np.asarray(dataset.goals[rows])
 
 
 def _grid(maze: Any, count: int) -> np.ndarray:

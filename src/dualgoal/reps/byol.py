@@ -24,6 +24,8 @@ class BYOLNets(eqx.Module):
 class BYOL(Future):
     """BYOL-gamma: phi(s) and phi of a future state predict each other."""
 
+    embeds_both = True
+
     def init(self, key: PRNGKeyArray, spec: Spec) -> BYOLNets:
         k1, k2, k3 = random.split(key, 3)
         return BYOLNets(

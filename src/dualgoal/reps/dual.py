@@ -93,9 +93,13 @@ class Dual(Representation):
     def ema(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("critic",) if self.learner == "iql" else ("phi", "psi", "mean_weight")
 
+    @property
+    def embeds_both(self) -> bool:  # type: ignore[override]
+        return self.aggregation in aggregation.SHARED
+
     def init(self, key: PRNGKeyArray, spec: Spec) -> DualNets:
         k1, k2 = random.split(key)
-        if self.aggregation in aggregation.SHARED:
+        if self.embeds_both:
             phi, psi = Embedding(k1, spec.goal_shape, self.dim, self.hidden, spec), None
         else:
             towers = two_towers(k1, spec, self.dim, self.hidden)

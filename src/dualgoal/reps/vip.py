@@ -29,6 +29,7 @@ class VIP(Representation):
     """How training windows are cut: aligned with episodes, or shifted by one row per episode as the released code."""
 
     learns_value = True
+    embeds_both = True
     goal_network = "phi"
 
     @property

@@ -53,7 +53,7 @@ def play(
     picture = {"render_goal": True} if film is not None else {}
     starts = [env.reset(int(rng.integers(2**31)), goal, **picture) for env, rng in zip(envs, rngs, strict=False)]
     obs = np.zeros((len(envs), *starts[0][0].shape), starts[0][0].dtype)
-    goals = np.zeros_like(obs)
+    goals = np.zeros((len(envs), *starts[0][1]["goal"].shape), starts[0][1]["goal"].dtype)
     for i, (first_obs, info) in enumerate(starts):
         obs[i], goals[i] = first_obs, _noisy(info["goal"], goal_noise, rngs[i])
     ids = np.zeros(len(envs), np.uint32)

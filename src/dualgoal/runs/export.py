@@ -58,6 +58,7 @@ def flatten(loaded: policy.Policy) -> tuple[Arrays, dict[str, Any]]:
     run, units = config.to_dict(loaded.run), loaded.facts.dataset.action_range
     about = {
         "observation_shape": list(loaded.facts.sizes.observation_shape),
+        "goal_shape": list(loaded.facts.sizes.goal),
         "action_dim": loaded.facts.sizes.action_dim,
         "action_range": units and {"low": list(units.low), "high": list(units.high)},
         "seed": loaded.seed,

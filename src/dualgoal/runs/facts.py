@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dualgoal.data.dataset import Dataset
+from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import ActionRange
 from dualgoal.errors import UserError
 from dualgoal.jsons import typed
@@ -23,10 +24,17 @@ class Sizes:
     observation_shape: tuple[int, ...]
     action_dim: int  # length of an action, or the number of actions when they are discrete
     discrete: bool
+    goal_shape: tuple[int, ...] = ()  # (): as an observation
 
     @classmethod
     def of(cls, data: Dataset) -> "Sizes":
-        return cls(tuple(data.observation_shape), data.action_dim, data.discrete)
+        goal = () if data.goals is None else tuple(data.goal_shape)
+        return cls(tuple(data.observation_shape), data.action_dim, data.discrete, goal)
+
+    @property
+    def goal(self) -> tuple[int, ...]:
+        """The shape of a goal."""
+        return self.goal_shape or self.observation_shape
 
     @property
     def pixels(self) -> bool:
@@ -45,6 +53,8 @@ class DataFacts:
     shadow_size: int | None = None  # of the renderer's shadow map; None for vectors
     versions: dict[str, str] = field(default_factory=dict)  # of the simulators that made them, where known
     action_range: ActionRange | None = None  # of the recorded actions, if they were scaled to [-1, 1]
+    goal_space: GoalSpace | None = None  # None: goals are whole observations
+    observation_keys: tuple[str, ...] = ()  # parts of dict observations that were joined
     details: dict[str, Any] = field(default_factory=dict)  # whatever else their maker recorded
 
     @classmethod

@@ -40,6 +40,7 @@ def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
         augment=run.augment,
         reached_by=run.reached_by,
         precision=machine.arithmetic(run.precision, dataset["observation_shape"]),
+        goal_shape=tuple(dataset.get("goal_shape", ())),
     )
     return Agent(run.rep, run.algo, spec, frozen=run.frozen_rep is not None)
 
@@ -103,7 +104,9 @@ class Policy:
         """What the algorithm reads instead of the goal, as seen from `obs`; most representations need no `obs`."""
         if obs is None and self.run.rep.looks_at_state:
             raise UserError(f"{type(self.run.rep).__name__} looks at the state; give encode(goal, obs) the observation")
-        obs, goal, one = self._rows(goal if obs is None else obs, goal)
+        if obs is None:  # anything of the right shape: it is not looked at
+            obs = np.zeros(self.facts.sizes.observation_shape) if self.facts.sizes.goal_shape else goal
+        obs, goal, one = self._rows(obs, goal)
         ids = np.arange(len(goal), dtype=np.uint32)
         out = self._padded(self._encode, obs, goal, ids, np.uint32(self._next(draw)))
         return out[0] if one else out
@@ -157,18 +160,20 @@ class Policy:
 
     def _rows(self, obs: Any, goal: Any) -> tuple[np.ndarray, np.ndarray, bool]:
         """Both as rows; a single goal serves all observations and the other way round."""
-        shape = self.facts.sizes.observation_shape
-        obs, goal = np.asarray(obs), np.asarray(goal)
-        for name, value in (("observation", obs), ("goal", goal)):
-            if value.shape != shape and value.shape[1:] != shape:
-                raise UserError(f"{name} has shape {value.shape}; this policy takes {shape} or (rows, *{shape})")
-        one = obs.shape == shape and goal.shape == shape
-        obs, goal = (v[None] if v.shape == shape else v for v in (obs, goal))
+        obs, one_obs = self._as_rows("observation", obs, self.facts.sizes.observation_shape)
+        goal, one_goal = self._as_rows("goal", goal, self.facts.sizes.goal)
         if len(obs) != len(goal) and 1 not in (len(obs), len(goal)):
             raise UserError(f"{len(obs)} observations and {len(goal)} goals; give as many of both, or one of either")
         rows = max(len(obs), len(goal)) if min(len(obs), len(goal)) else 0
-        obs, goal = (np.broadcast_to(self._cast(v), (rows, *shape)) for v in (obs, goal))
-        return obs, goal, one
+        obs, goal = (np.broadcast_to(self._cast(v), (rows, *v.shape[1:])) for v in (obs, goal))
+        return obs, goal, one_obs and one_goal
+
+    def _as_rows(self, name: str, value: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, bool]:
+        """As rows of this shape, and whether it was a single one."""
+        value = np.asarray(value)
+        if value.shape != shape and value.shape[1:] != shape:
+            raise UserError(f"{name} has shape {value.shape}; this policy takes {shape} or (rows, *{shape})")
+        return (value[None], True) if value.shape == shape else (value, False)
 
     def _cast(self, value: np.ndarray) -> np.ndarray:
         return value.astype(np.uint8 if self.facts.sizes.pixels else np.float32)

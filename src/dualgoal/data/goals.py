@@ -1,0 +1,67 @@
+"""What a goal is: by default a whole observation, else some of its coordinates, parts that were recorded next to it, or
+a function of it.
+
+At import the goal of every row is computed and stored as the array `goals`, so that loading a dataset runs nobody's
+code. How that was done is recorded, so that the goals of an environment can be brought into the same space.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualgoal import imports
+from dualgoal.errors import UserError
+
+
+@dataclass(frozen=True)
+class GoalSpace:
+    """Where goals live. At most one of `dims`, `keys` and `function` is set; none for goals that were handed over."""
+
+    shape: tuple[int, ...] = ()  # of one goal; () before any has been seen
+    dims: tuple[int, ...] = ()  # coordinates of the observation
+    keys: tuple[str, ...] = ()  # arrays of the imported file, or parts of dict observations, joined in this order
+    function: str | None = None  # module:name of a function from rows of observations to rows of goals
+
+    @classmethod
+    def choose(cls, dims: Sequence[int], keys: Sequence[str], function: str | None) -> "GoalSpace | None":
+        """The space that a user's options describe; None if goals are whole observations."""
+        given = [name for name, value in (("dims", dims), ("keys", keys), ("function", function)) if value]
+        if len(given) > 1:
+            raise UserError(f"--goal-{given[0]} and --goal-{given[1]} both say what a goal is; give one of them")
+        if not given:
+            return None
+        if len(set(dims)) < len(dims) or min(dims, default=0) < 0:
+            raise UserError(f"--goal-dims {' '.join(map(str, dims))}: expected different coordinates from 0 on")
+        return cls((), tuple(dims), tuple(keys), imports.absolute(function) if function else None)
+
+    def of(self, name: str, observations: np.ndarray) -> np.ndarray | None:
+        """The goals of rows of observations, where they follow from these; `name` says whose rows in messages."""
+        if self.dims:
+            width = observations.shape[1] if observations.ndim == 2 else 0
+            if max(self.dims) >= width:
+                shape = observations.shape[1:]
+                raise UserError(f"{name}: --goal-dims {max(self.dims)} is not a coordinate of observations {shape}")
+            return observations[:, list(self.dims)]
+        if self.function is None:
+            return None
+        goals = np.asarray(imports.function("goal function", self.function)(observations))
+        if goals.ndim < 2 or len(goals) != len(observations):
+            raise UserError(
+                f"{name}: {self.function} gives shape {goals.shape} for {len(observations)} rows of observations; "
+                "expected one row per observation"
+            )
+        return goals
+
+
+def join(name: str, what: str, parts: Mapping[str, Any], chosen: Sequence[str]) -> np.ndarray:
+    """Parts of dict observations, or arrays of a file, as one vector per row; an image can only stand alone."""
+    if missing := [key for key in chosen if key not in parts]:
+        raise UserError(f"{name}: {what} have no part '{missing[0]}' (they have {', '.join(parts)})")
+    found = [np.asarray(parts[key]) for key in chosen]
+    if len(found) == 1:
+        return found[0]
+    if any(part.ndim > 2 for part in found):
+        raise UserError(f"{name}: images cannot be joined with other {what}; choose one part")
+    return np.concatenate([part.reshape(len(part), -1) for part in found], axis=1)

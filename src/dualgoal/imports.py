@@ -1,0 +1,69 @@
+"""Things of the user's own by name: `module:name`, or `file.py:name` for a script that is in no package."""
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dualgoal.errors import UserError
+
+PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def load(what: str, path: str) -> Any:
+    """The thing that `path` names, or one line that says why it cannot be had. Importing runs the module."""
+    found, (module, _, name) = module_of(what, path), path.rpartition(":")
+    if not hasattr(found, name):
+        raise UserError(f"{what} '{path}': {module} has nothing called {name}")
+    return getattr(found, name)
+
+
+def function(what: str, path: str) -> Any:
+    """The same for something that is called."""
+    found = load(what, path)
+    if not callable(found):
+        raise UserError(f"{what} '{path}': it is a {type(found).__name__}, which cannot be called; name a function")
+    return found
+
+
+def absolute(path: str) -> str:
+    """The same name in any working directory: the path of a file is made absolute."""
+    module, _, name = path.rpartition(":")
+    return f"{Path(module).expanduser().resolve()}:{name}" if module.endswith(".py") else path
+
+
+def module_of(what: str, path: str) -> ModuleType:
+    """The module in which `path` names something."""
+    module, _, name = path.rpartition(":")
+    if not (PATH.fullmatch(path) or (module.endswith(".py") and name.isidentifier())):
+        raise UserError(f"{what} '{path}' is not of the form module:name or file.py:name")
+    try:
+        return _from_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"{what} '{path}': {error}; install the package or put its folder on PYTHONPATH") from error
+    except OSError as error:
+        raise UserError(f"{what} '{path}': {error.strerror or error}; expected a Python file") from error
+    except SyntaxError as error:
+        raise UserError(f"{what} '{path}': line {error.lineno} is not Python ({error.msg})") from error
+
+
+def _from_file(file: Path) -> ModuleType:
+    """A script as a module, loaded once; its name is its own, so that it hides no module of the same name."""
+    file = file.expanduser().resolve()
+    name = f"_own_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} cannot be loaded")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
