@@ -25,7 +25,12 @@ class Line:
 
     max_steps = 30
 
-    def reset(self, seed, task_id, render_goal=False):
+    @property
+    def unwrapped(self):
+        return self
+
+    def reset(self, seed, options):
+        task_id = options["task_id"]
         rng = np.random.default_rng(seed)
         self.at, self.goal = rng.uniform(-1, 1, 2).astype(np.float32), rng.uniform(3, 6, 2).astype(np.float32) * task_id
         return self.at.copy(), {"goal": self.goal.copy(), "goal_rendered": np.zeros((8, 8, 3), np.uint8)}

@@ -92,12 +92,13 @@ class Chosen(argparse.Namespace):
     source: str | None
     frozen_rep: str | None
     data: str | None
+    env: str | None
 
 
 def choose(words: Sequence[str]) -> Chosen:
-    """A first look at the words: the task and six options, nothing else. Tyro checks them all afterwards."""
+    """A first look at the words: the task and seven options, nothing else. Tyro checks them all afterwards."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("rep", "algo", "steps", "source", "data"):
+    for name in ("rep", "algo", "steps", "source", "data", "env"):
         first.add_argument(f"--{name}", nargs="?")  # a value that is missing is tyro's to complain about
     first.add_argument("--frozen-rep", "--frozen_rep", nargs="?")
     chosen, _ = first.parse_known_args(list(words), Chosen())
@@ -116,5 +117,6 @@ def _base(chosen: Chosen) -> Run:
     if task in tasks.TASKS or not chosen.data:  # without data, an unknown task is an error that names the nearest one
         run = settings.preset(task, rep, algo, source=source, **({} if steps is None else {"steps": steps}))
     else:
-        run = settings.own(task, rep, algo, **({} if steps is None else {"steps": steps}))
+        options = {} if steps is None else {"steps": steps}
+        run = settings.own(task, rep, algo, has_env=chosen.env is not None, **options)
     return run if frozen is None else dataclasses.replace(run, rep=frozen)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualgoal.envs.lightsout_puzzle import Bits, Puzzle, anchor_distances, distance, random_boards, task_boards
+from dualgoal.envs.task_env import TaskEnv
 from dualgoal.envs.tasks import LIGHTSOUT
 from dualgoal.errors import UserError, unknown
 
@@ -152,7 +153,7 @@ def exists(task: str) -> bool:
     return True
 
 
-class SeededLightsOut:
+class SeededLightsOut(TaskEnv):
     """The puzzle as an `envs.registry.Env`: observations and goals as the task's view shows them."""
 
     def __init__(self, task: str) -> None:
@@ -160,15 +161,18 @@ class SeededLightsOut:
         self.raw = LightsOut(str(self.view.puzzle), render_mode="rgb_array")
         self.max_steps, self.action_dim = self.raw.max_steps, self.view.puzzle.buttons
         self.num_tasks = len(task_boards(self.view.puzzle)[0])
+        self.action_space = self.raw.action_space
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, self.observation_shape, np.float32)
         self._see = jax.jit(self.view)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
         return (ANCHORS if self.view.ideal else self.view.puzzle.buttons,)
 
-    def reset(self, seed: int, task_id: int | None = None, render_goal: bool = False) -> tuple[np.ndarray, dict]:
-        rng = np.random.default_rng(seed)
-        task_id = int(rng.integers(1, self.num_tasks + 1)) if task_id is None else task_id
+    def start(
+        self, seed: int, task_id: int | None, render_goal: bool, options: dict[str, Any]
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        task_id = self.draw_task(np.random.default_rng(seed), task_id)
         board, info = self.raw.reset(seed=seed, options={"task_id": task_id})
         return self._seen(board), info | {"goal": self._seen(info["goal"]), "task_id": task_id}
 

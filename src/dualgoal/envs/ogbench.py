@@ -15,8 +15,9 @@ from typing import Any
 
 from dualgoal.envs import rendering
 from dualgoal.envs.mazes import Maze
+from dualgoal.envs.task_env import TaskEnv
 from dualgoal.envs.tasks import IMAGE_SHAPE, MANIPULATION, MAZES, family, is_pixels
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import unknown
 
 rendering.choose()  # before MuJoCo and dm_control are imported, which read the choice only once
 
@@ -156,7 +157,7 @@ def _close_renderer(env: Any) -> None:
             setattr(env, name, None)
 
 
-class SeededEnv:
+class SeededEnv(TaskEnv):
     """One task's environment. `reset(seed, task_id)` fixes the whole episode given the actions."""
 
     def __init__(self, task: str, *, shadow_size: int | None = None):
@@ -164,6 +165,7 @@ class SeededEnv:
         self.raw = build(task, shadow_size=shadow_size)
         self.max_steps: int = _spec(task).max_episode_steps
         self.num_tasks: int = self.raw.num_tasks
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, self.raw.action_space.shape, np.float32)
         self.action_dim: int = self.raw.action_space.shape[0]
         self.pixels = is_pixels(task)
         self._steps = 0
@@ -175,14 +177,17 @@ class SeededEnv:
             self._shape = self.reset(0, 1)[0].shape
         return self._shape
 
-    def reset(
-        self, seed: int, task_id: int | None = None, render_goal: bool = False
+    @functools.cached_property
+    def observation_space(self) -> gymnasium.spaces.Box:  # type: ignore[override]
+        low, high, kind = (0, 255, np.uint8) if self.pixels else (-np.inf, np.inf, np.float32)
+        return gymnasium.spaces.Box(low, high, self.observation_shape, kind)
+
+    def start(
+        self, seed: int, task_id: int | None, render_goal: bool, options: dict[str, Any]
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start evaluation task 1..num_tasks (drawn from the seed if None); `info["goal"]` is the goal observation."""
         rng = np.random.default_rng(seed)
-        task_id = int(rng.integers(1, self.num_tasks + 1)) if task_id is None else task_id
-        if not 1 <= task_id <= self.num_tasks:
-            raise UserError(f"{self.task}: task id {task_id} does not exist; it has tasks 1 to {self.num_tasks}")
+        task_id = self.draw_task(rng, task_id)
         give_generator(self.raw, rng)
         if render_goal:
             self._before_render()

@@ -2,37 +2,14 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from dualgoal.envs import tasks
+from dualgoal.envs.task_env import TaskEnv
 from dualgoal.envs.versions import Mismatch, mismatches
 
 
-class Env(Protocol):
-    """An evaluation environment in which (seed, task_id) fixes an episode, given the actions."""
-
-    task: str
-    max_steps: int
-    num_tasks: int
-    action_dim: int
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]: ...
-
-    def reset(
-        self, seed: int, task_id: int | None = None, render_goal: bool = False
-    ) -> tuple[np.ndarray, dict[str, Any]]: ...
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]: ...
-
-    def render(self) -> np.ndarray: ...
-
-    def close(self) -> None: ...
-
-
-def make(task: str, *, shadow_size: int | None = None, made_with: Mapping[str, Any] | None = None) -> Env:
+def make(task: str, *, shadow_size: int | None = None, made_with: Mapping[str, Any] | None = None) -> TaskEnv:
     """The evaluation environment of a task. `shadow_size` is the renderer's shadow map (None: 4096, the official one).
 
     Given a dataset's provenance as `made_with`, it renders images as that dataset's were rendered, and warns about

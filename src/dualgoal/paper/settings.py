@@ -89,15 +89,16 @@ def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides
     return _run(task, rep, algo, settings)
 
 
-def own(task: str, rep: str, algo: str, **overrides: Any) -> config.Run:
-    """A run on the user's own data, with the library's defaults; evaluated if there is an environment for it."""
+def own(task: str, rep: str, algo: str, has_env: bool = False, **overrides: Any) -> config.Run:
+    """A run on the user's own data, with the library's defaults; evaluated if the user has an environment for it
+    (`has_env`) or the task's name is one of ours."""
     from dualgoal.envs.registry import exists
 
     _known(rep, algo, "paper")
     steps = int(overrides.get("steps", 1_000_000))
     every = max(1, steps // 10)
     schedule = {"steps": steps, "eval_every": every, "save_every": every, "log_every": min(5000, every)}
-    return _run(task, rep, algo, schedule | {"episodes": 50 if exists(task) else 0} | overrides)
+    return _run(task, rep, algo, schedule | {"episodes": 50 if has_env or exists(task) else 0} | overrides)
 
 
 def _shared(line: tasks.Task) -> dict[str, Any]:

@@ -79,6 +79,15 @@ class Run:
     """When a relabelled goal counts as reached: it is the same row (released code), or an equal state."""
     frozen_rep: str | None = None
     """A run directory whose trained representation is used here and kept frozen (two-stage training)."""
+    env: str | None = None
+    """Environment to evaluate in: module:factory, file.py:factory or a Gymnasium id. Default: the task's, if any."""
+    eval_goals: str = "env"
+    """Evaluation goals: env (the environment's own), env:N (its tasks 1 to N), validation:N, or a file with a list."""
+    success: str = "info"
+    """When a goal counts as reached in your own environment: info (info["success"]), terminated, a distance to it, or
+    module:function of observation and goal."""
+    max_steps: int | None = None
+    """Steps of an evaluation episode in your own environment. Default: as registered."""
     deterministic: bool = False
     """Ask the compiler for bit-reproducible operations on a GPU (slower)."""
 
@@ -117,6 +126,8 @@ def _check(run: Run) -> None:
     for name, low, high in (("discount", 0, 1), ("tau", 0, 1.000001), ("lr", 0, math.inf)):
         if not low < getattr(run, name) < high:
             raise UserError(f"{name} is {getattr(run, name)}; expected a number in ({low}, {round(high, 3)})")
+    if run.max_steps is not None and run.max_steps < 1:
+        raise UserError(f"max_steps is {run.max_steps}; expected at least 1")
     if not 0 <= run.augment <= 1:
         raise UserError(f"augment is {run.augment}; expected a probability")
     if not run.seeds or len(set(run.seeds)) < len(run.seeds) or min(run.seeds) < 0:

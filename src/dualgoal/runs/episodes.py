@@ -50,8 +50,9 @@ def play(
     the environment takes. `film` collects pictures of the first episode.
     """
     rngs = [np.random.default_rng([eval_seed, goal, number]) for number in range(first, first + count)]
-    picture = {"render_goal": True} if film is not None else {}
-    starts = [env.reset(int(rng.integers(2**31)), goal, **picture) for env, rng in zip(envs, rngs, strict=False)]
+    options = {"task_id": goal} | ({"render_goal": True} if film is not None else {})
+    pairs = zip(envs, rngs, strict=False)
+    starts = [env.reset(seed=int(rng.integers(2**31)), options=dict(options)) for env, rng in pairs]
     obs = np.zeros((len(envs), *starts[0][0].shape), starts[0][0].dtype)
     goals = np.zeros((len(envs), *starts[0][1]["goal"].shape), starts[0][1]["goal"].dtype)
     for i, (first_obs, info) in enumerate(starts):
@@ -61,7 +62,8 @@ def play(
     results: list[Episode | None] = [None] * count
     if film is not None:
         film.append(next_to_goal(starts[0][1], envs[0].render()))
-    step, every = 0, max(1, envs[0].max_steps // FRAMES)
+    limits = [env.unwrapped.max_steps for env in envs]
+    step, every = 0, max(1, limits[0] // FRAMES)
     while None in results:
         actions = act(obs, goals, ids, step)
         step += 1
@@ -71,7 +73,7 @@ def play(
                 action = np.clip(action + action_noise * rngs[i].standard_normal(action.shape), -1, 1)
             action = action if units is None else units.in_units(action)
             obs[i], _, terminated, truncated, info = envs[i].step(action)
-            if terminated or truncated or step >= envs[i].max_steps:
+            if terminated or truncated or step >= limits[i]:
                 results[i] = Episode(bool(info["success"]), step)
         if film is not None and (step % every == 0 or results[0] is not None):
             film.append(next_to_goal(starts[0][1], envs[0].render()))

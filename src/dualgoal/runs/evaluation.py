@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualgoal import machine
-from dualgoal.envs import registry
 from dualgoal.envs.versions import Mismatch, mismatches
 from dualgoal.errors import UserError
-from dualgoal.runs import directory
+from dualgoal.runs import directory, world
 from dualgoal.runs.config import Run, check_range
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode
 from dualgoal.runs.rows import EvalRow
@@ -129,15 +128,6 @@ def _rows(step: int, answers: Answers) -> list[EvalRow]:
     ]
 
 
-def count_goals(task: str) -> int:
-    """How many evaluation goals the environment of a task has."""
-    env = registry.make(task)
-    try:
-        return env.num_tasks
-    finally:
-        env.close()
-
-
 def evaluate(
     path: str | Path,
     *,
@@ -169,7 +159,7 @@ def evaluate(
     step = directory.choose_step(path, step)
     conditions = Conditions(
         seeds=directory.choose_seeds(path, run, seeds),
-        goals=facts.goals or count_goals(run.task),
+        goals=facts.goals or world.count_goals(run, facts),
         episodes=run.episodes if episodes is None else episodes,
         goal_noise=run.goal_noise if goal_noise is None else goal_noise,
         action_noise=run.action_noise if action_noise is None else action_noise,

@@ -83,6 +83,7 @@ class RunFacts:
     versions: dict[str, str | None]
     hardware: Hardware
     goals: int | None = None  # number of evaluation goals; None if the run is not evaluated
+    goal_list: tuple[tuple[float, ...], ...] | None = None  # those goals, if the environment does not choose them
     git: str | None = None
     frozen_rep: FrozenRep | None = None
 

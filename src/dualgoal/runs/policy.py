@@ -17,13 +17,12 @@ from jax import Array, random
 
 from dualgoal import machine
 from dualgoal.agent import Agent
+from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
-from dualgoal.runs import checkpoint, config, directory, episodes, trees
+from dualgoal.runs import checkpoint, config, directory, episodes, trees, world
 from dualgoal.runs.episodes import Episode
 from dualgoal.runs.facts import RunFacts
-
-FILM_SHADOW = 512  # size of the shadow map when nobody learns from the picture; MuJoCo's 4096 takes most of its time
 
 
 def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
@@ -119,18 +118,16 @@ class Policy:
         return out[0] if one else out
 
     def rollout(self, env: Any = None, goal: int = 1, seed: int = 0) -> Episode:
-        """One episode in `env` (a `dualgoal.envs` environment; default: the run's) to evaluation goal number `goal`."""
-        if env is None:
-            env = self.make_env()
+        """One episode to evaluation goal number `goal`, in the run's environment or in `env`: one that `make_env` gave,
+        wrapped or not, or any Gymnasium environment with such observations."""
+        if env is None or not isinstance(getattr(env, "unwrapped", None), TaskEnv):
+            env = self.make_env(env)
         units = self.facts.dataset.action_range
         return episodes.play([env], self.act_block, goal, first=seed, count=1, units=units)[0]
 
-    def make_env(self) -> Any:
-        """The run's environment, rendered as its dataset was; one without pictures, as quickly as films need."""
-        from dualgoal.envs import registry
-
-        quick = None if self.facts.sizes.pixels else FILM_SHADOW
-        return registry.make(self.run.task, shadow_size=self.facts.dataset.shadow_size or quick)
+    def make_env(self, env: Any = None) -> TaskEnv:
+        """The run's environment as a `gymnasium.Env`, or `env` as one with such observations, goals and tasks."""
+        return world.make(self.run, self.facts, env)
 
     def act_block(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
         """Actions of several episodes in lockstep, in [-1, 1] if they are continuous; what is random depends on an

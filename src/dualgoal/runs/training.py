@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dualgoal import machine, progress
+from dualgoal import imports, machine, progress
 from dualgoal.agent import State, check_pair
 from dualgoal.collect.find import load_data
 from dualgoal.data.dataset import Dataset
@@ -23,7 +23,7 @@ from dualgoal.errors import UserError
 from dualgoal.files import cache_folder
 from dualgoal.jsons import Row
 from dualgoal.loop import TrainingLoop, first_broken
-from dualgoal.runs import config, directory, evaluation, policy, resume, rows, trackers, trees
+from dualgoal.runs import config, directory, policy, resume, rows, trackers, trees, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.evaluation import Conditions, WorkerEvaluator
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
@@ -92,14 +92,21 @@ def train(
     machine.keep_compiled(cache_folder() / "compiled")
     if run.frozen_rep:
         run = dataclasses.replace(run, frozen_rep=str(Path(run.frozen_rep).resolve()))
+    if run.env:
+        run = dataclasses.replace(run, env=imports.absolute(run.env))
+    if ":" in run.success:
+        run = dataclasses.replace(run, success=imports.absolute(run.success))
     check_pair(run.rep, run.algo)  # before any data is downloaded or made
     if evaluator is None:
         check_evaluation(run)
     warn: Say = progress.Quiet().say if quiet else lambda text: print(text, flush=True)
     say: Say = (lambda text: None) if quiet else warn
     training, validation = datasets or load_data(run.task, data_path, say)
-    goals = evaluator.goals if evaluator else evaluation.count_goals(run.task) if run.eval_steps else None
-    facts = describe(run, training, goals)
+    facts = describe(run, training, evaluator.goals if evaluator else None)
+    if evaluator is None and run.eval_steps:
+        facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training, validation))
+        facts = dataclasses.replace(facts, goals=world.count_goals(run, facts))
+    goals = facts.goals
     with ExitStack() as stack:
         record = stack.enter_context(directory.Store(out, run, facts, warn=warn, wait=wait))
         loop = TrainingLoop(policy.agent_for(run, dataclasses.asdict(facts.sizes)), run.seeds)
@@ -270,9 +277,12 @@ def check_evaluation(run: Run) -> None:
     """Find out before training what would go wrong after it."""
     if not run.eval_steps:
         return
-    if not registry.exists(run.task):
-        raise UserError(f"no environment for task '{run.task}'; give --episodes 0 to train without evaluation")
-    if tasks.is_pixels(run.task):
+    world.source(run)  # what it says must be readable
+    if run.env is None and not registry.exists(run.task):
+        raise UserError(
+            f"no environment for task '{run.task}'; give --episodes 0 to train without evaluation, or your own by --env"
+        )
+    if run.env is None and tasks.is_pixels(run.task):
         rendering.require(f"evaluation of '{run.task}'")
         if run.goal_noise:
             raise UserError("goal noise is for vectors; evaluate image goals without it")

@@ -39,7 +39,7 @@ class Player:
         self._policy: policy.Policy | None = None
         self._loaded: tuple[str, int, int] | None = None
         self._envs: list[Any] = []
-        self._made_for: tuple[str, int | None] | None = None
+        self._made_for: Any = None
 
     def __call__(self, job: Job) -> list[Episode]:
         player = self._load(job)
@@ -76,7 +76,8 @@ class Player:
         return self._policy
 
     def _environments(self, player: policy.Policy, count: int) -> list[Any]:
-        made_for = (player.run.task, player.facts.dataset.shadow_size)
+        run, facts = player.run, player.facts
+        made_for = (run.task, facts.dataset.shadow_size, run.env, run.success, run.max_steps, facts.goal_list)
         if self._made_for != made_for:
             self._envs, self._made_for = [], made_for
         while len(self._envs) < count:

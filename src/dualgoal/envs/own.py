@@ -1,0 +1,231 @@
+"""Any Gymnasium environment as one to evaluate in: the user's own, or one of ours with goals in another space.
+
+Observations may be arrays or dicts (`observation`, `achieved_goal`, `desired_goal`, or parts with other names). A goal
+comes from a list, which the environment is told as `reset(options={"goal": ...})`, or from the environment, as
+`observation["desired_goal"]` or `info["goal"]`. Success is `info["success"]` (or `info["is_success"]`), `terminated`, a
+distance to the goal, or a function of observation and goal.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from dualgoal import imports
+from dualgoal.envs.task_env import TaskEnv
+from dualgoal.errors import UserError
+
+Rows = Callable[[np.ndarray], np.ndarray | None]  # goals of rows of observations; None where they do not follow
+
+
+def build(what: Any, max_steps: int | None = None) -> Any:
+    """The environment that a user means: an object, a callable that makes one, `module:factory`, or a Gymnasium id."""
+    name = what if isinstance(what, str) else getattr(what, "__name__", type(what).__name__)
+    if isinstance(what, str):
+        named = ":" in what and what.rpartition(":")[2].isidentifier()  # Gymnasium's module:Name-v0 is not
+        made = imports.function("environment", what)() if named else _from_id(what, max_steps)
+    else:
+        made = what if isinstance(what, gymnasium.Env) or not callable(what) else what()
+    if not all(hasattr(made, part) for part in ("reset", "step", "action_space")):
+        raise UserError(f"environment '{name}' is a {type(made).__name__}; expected a gymnasium.Env")
+    return made
+
+
+def _from_id(name: str, max_steps: int | None) -> Any:
+    limit = {} if max_steps is None else {"max_episode_steps": max_steps}
+    try:
+        made = gymnasium.make(name, disable_env_checker=True, **limit)
+        if "rgb_array" in (made.metadata.get("render_modes") or ()) and made.render_mode is None:
+            made.close()
+            made = gymnasium.make(name, disable_env_checker=True, render_mode="rgb_array", **limit)
+        return made
+    except (gymnasium.error.Error, ImportError) as problem:
+        reason = " ".join(str(problem).split())[:160]
+        raise UserError(f"environment '{name}': {reason}; give a Gymnasium id, or module:factory") from problem
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What data and user say about an environment."""
+
+    task: str
+    observation_shape: tuple[int, ...]
+    goal_shape: tuple[int, ...]
+    action_dim: int
+    discrete: bool
+    observation_keys: tuple[str, ...] = ()
+    goal_keys: tuple[str, ...] = ()
+    goals: tuple[tuple[float, ...], ...] | None = None  # None: the environment chooses them
+    tasks: int | None = None  # how many tasks, where the environment does not say
+    success: str = "info"
+    max_steps: int | None = None
+
+
+class OwnEnv(TaskEnv):
+    """A user's environment under these terms. `goals_of` makes goals of rows of observations."""
+
+    def __init__(self, raw: Any, terms: Terms, goals_of: Rows | None = None):
+        self.raw, self.terms, self.task, self.action_dim = raw, terms, terms.task, terms.action_dim
+        self._goals_of = goals_of or (lambda rows: None)
+        self.action_space, self._steps = raw.action_space, 0
+        whole = terms.observation_shape
+        kind = (0, 255, whole, np.uint8) if len(whole) == 3 else (-np.inf, np.inf, whole, np.float32)
+        self.observation_space = gymnasium.spaces.Box(*kind)
+        self.max_steps = self._limit()
+        own = getattr(getattr(raw, "unwrapped", raw), "num_tasks", None)
+        self._numbered = own is not None or terms.tasks is not None
+        self.num_tasks = len(terms.goals) if terms.goals is not None else terms.tasks or own or 1
+        self._success = imports.function("success", terms.success) if ":" in terms.success else None
+        self._tolerance = number(terms.success)
+        if self._success is None and self._tolerance is None and terms.success not in ("info", "terminated"):
+            raise UserError(f"success '{terms.success}': expected info, terminated, a distance, or module:function")
+        self._check_actions()
+        self._goal = np.zeros(terms.goal_shape, np.float32)
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        return self.terms.observation_shape
+
+    def start(
+        self, seed: int, task_id: int | None, render_goal: bool, options: dict[str, Any]
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        task_id = self.draw_task(np.random.default_rng(seed), task_id)
+        options |= {"task_id": task_id} if self._numbered else {}
+        options |= {"render_goal": True} if render_goal and isinstance(self.raw, TaskEnv) else {}
+        wanted = None if self.terms.goals is None else np.array(self.terms.goals[task_id - 1], np.float32)
+        options |= {} if wanted is None else {"goal": wanted}
+        raw, info = self.raw.reset(seed=seed, options=options or None)
+        there = raw["desired_goal"] if isinstance(raw, Mapping) and "desired_goal" in raw else info.get("goal")
+        self._goal, self._steps = self._agreed(wanted, there), 0
+        return self._observe(raw), {**info, "goal": self._goal, "task_id": task_id}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        raw, reward, terminated, truncated, info = self.raw.step(self._action(action))
+        self._steps += 1
+        obs = self._observe(raw)
+        success = self._reached(raw, obs, bool(terminated), info)
+        own = self._success is not None or self._tolerance is not None
+        terminated, truncated = bool(terminated) or (own and success), bool(truncated) or self._steps >= self.max_steps
+        return obs, float(reward), terminated, truncated, {**info, "goal": self._goal, "success": success}
+
+    def render(self) -> np.ndarray:
+        picture = self.raw.render()
+        if not isinstance(picture, np.ndarray) or picture.ndim != 3:
+            raise UserError(
+                f"{self.task}: render() gives no picture; make the environment with render_mode='rgb_array'"
+            )
+        return picture
+
+    def close(self) -> None:
+        self.raw.close()
+
+    # Goals ------------------------------------------------------------------------------------------------------------
+
+    def _agreed(self, wanted: np.ndarray | None, there: Any) -> np.ndarray:
+        """The goal of an episode: the listed one, which the environment must know of if it judges success itself."""
+        if wanted is None:
+            if there is None:
+                raise UserError(
+                    f"{self.task}: the environment names no goal; expected observation['desired_goal'] or info['goal'] "
+                    "after reset, or give --eval-goals"
+                )
+            return self._in_space(there)
+        judged = self._success is None and self._tolerance is None
+        if judged and there is not None and not np.allclose(self._in_space(there), wanted, atol=1e-4):
+            raise UserError(
+                f"{self.task}: the environment does not follow reset(options={{'goal': ...}}); make it do so, or give "
+                "--success a distance or a function of observation and goal"
+            )
+        return wanted
+
+    def _in_space(self, goal: Any) -> np.ndarray:
+        """A goal of the environment in the data's goal space; where that is not the same, a whole observation is."""
+        goal = np.asarray(goal)
+        if goal.shape != self.terms.goal_shape and goal.shape == self.terms.observation_shape:
+            found = self._goals_of(goal[None])
+            goal = goal if found is None else found[0]
+        if goal.shape != self.terms.goal_shape:
+            raise UserError(
+                f"{self.task}: the environment's goals are {goal.shape}, the data's {self.terms.goal_shape}"
+            )
+        return goal if goal.dtype == np.uint8 else goal.astype(np.float32)
+
+    def _achieved(self, raw: Any, obs: np.ndarray) -> np.ndarray:
+        if isinstance(raw, Mapping):
+            keys = self.terms.goal_keys if all(key in raw for key in self.terms.goal_keys) else ()
+            if keys or "achieved_goal" in raw:
+                return joined(raw, keys or ("achieved_goal",))
+        return self._in_space(obs)
+
+    def _reached(self, raw: Any, obs: np.ndarray, terminated: bool, info: dict[str, Any]) -> bool:
+        if self._success is not None:
+            return bool(self._success(raw, self._goal))
+        if self._tolerance is not None:
+            return float(np.linalg.norm(self._achieved(raw, obs) - self._goal)) <= self._tolerance
+        if self.terms.success == "terminated":
+            return terminated
+        for key in ("success", "is_success"):
+            if key in info:
+                return bool(info[key])
+        raise UserError(
+            f"{self.task}: the environment's info has no 'success'; give --success terminated, a distance or a function"
+        )
+
+    # Observations and actions -----------------------------------------------------------------------------------------
+
+    def _observe(self, raw: Any) -> np.ndarray:
+        if isinstance(raw, Mapping):
+            keys = self.terms.observation_keys or ("observation",)
+            if missing := [key for key in keys if key not in raw]:
+                raise UserError(f"{self.task}: observations have no part '{missing[0]}' (they have {', '.join(raw)})")
+            obs = joined(raw, keys)
+        else:
+            obs = np.asarray(raw)
+        if obs.shape != (shape := self.terms.observation_shape):
+            raise UserError(f"{self.task}: the environment's observations are {obs.shape}, the data's {shape}")
+        return obs if obs.dtype == np.uint8 else obs.astype(np.float32)
+
+    def _action(self, action: Any) -> Any:
+        if self.terms.discrete:
+            return int(action)
+        space = self.raw.action_space
+        return np.clip(np.asarray(action).astype(space.dtype), space.low, space.high)
+
+    def _check_actions(self) -> None:
+        space = self.action_space
+        if self.terms.discrete:
+            fits = isinstance(space, gymnasium.spaces.Discrete) and space.n >= self.terms.action_dim
+        else:
+            fits = isinstance(space, gymnasium.spaces.Box) and space.shape == (self.terms.action_dim,)
+        if not fits:
+            kind = "discrete actions" if self.terms.discrete else "numbers"
+            raise UserError(
+                f"{self.task}: actions of the data are {self.terms.action_dim} {kind}, but it takes {space}"
+            )
+
+    def _limit(self) -> int:
+        """Steps of an episode: the user's word, the registered limit, or an attribute `max_steps`."""
+        spec = getattr(self.raw, "spec", None)
+        inner = getattr(self.raw, "unwrapped", self.raw)
+        found = self.terms.max_steps or getattr(spec, "max_episode_steps", None) or getattr(inner, "max_steps", None)
+        if found is None:
+            raise UserError(f"{self.task}: the environment does not say how long an episode lasts; give --max-steps")
+        return int(found)
+
+
+def joined(parts: Mapping[str, Any], keys: Sequence[str]) -> np.ndarray:
+    """One part as it is, or several as one vector."""
+    found = [np.asarray(parts[key]) for key in keys]
+    return found[0] if len(found) == 1 else np.concatenate([part.reshape(-1) for part in found])
+
+
+def number(text: str) -> float | None:
+    """A positive number, or None for any other text."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 < value < math.inf else None

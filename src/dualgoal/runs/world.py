@@ -1,0 +1,112 @@
+"""The environment in which a run is evaluated: the task's, or the user's own, with goals as in the data."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgoal.data.dataset import Dataset
+from dualgoal.envs import registry
+from dualgoal.errors import UserError
+from dualgoal.files import read_text
+from dualgoal.runs.config import Run
+from dualgoal.runs.facts import RunFacts
+
+Goals = tuple[tuple[float, ...], ...]
+FILM_SHADOW = 512  # size of the shadow map when nobody learns from the picture; MuJoCo's 4096 takes most of its time
+MANY = 10  # goals drawn from validation episodes, unless told otherwise
+
+
+def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
+    """The run's environment, rendered as its dataset was; one without pictures, as quickly as films need.
+
+    `env` takes the place of the run's own: an environment, or whatever `envs.own.build` makes one of.
+    """
+    given = run.env if env is None else env
+    if given is None:
+        quick = None if facts.sizes.pixels else FILM_SHADOW
+        made = registry.make(run.task, shadow_size=facts.dataset.shadow_size or quick)
+        if not facts.sizes.goal_shape and facts.goal_list is None:
+            return made
+    from dualgoal.envs import own
+
+    sizes, data, space = facts.sizes, facts.dataset, facts.dataset.goal_space
+    kind, count = source(run)
+    terms = own.Terms(
+        task=run.task, observation_shape=sizes.observation_shape, goal_shape=sizes.goal, action_dim=sizes.action_dim,
+        discrete=sizes.discrete, observation_keys=data.observation_keys, goal_keys=space.keys if space else (),
+        goals=facts.goal_list, tasks=count if kind == "env" else None, success=run.success, max_steps=run.max_steps,
+    )  # fmt: skip
+    goals_of = (lambda rows: space.of(run.task, rows)) if space is not None else None
+    return own.OwnEnv(made if given is None else own.build(given, run.max_steps), terms, goals_of)
+
+
+def source(run: Run) -> tuple[str, int | None]:
+    """Where evaluation goals come from, "env", "validation" or "file", and how many, if the run says so."""
+    kind, _, count = run.eval_goals.partition(":")
+    if kind not in ("env", "validation"):
+        return "file", None
+    if count and (not count.isdecimal() or int(count) < 1):
+        raise UserError(f"eval-goals '{run.eval_goals}': expected {kind}:N with a whole number N from 1 on")
+    return kind, int(count) if count else None
+
+
+def goal_list(run: Run, training: Dataset, validation: Dataset | None) -> Goals | None:
+    """The evaluation goals, if the environment does not choose them itself."""
+    kind, count = source(run)
+    if kind == "env" or not run.eval_steps:
+        return None
+    if len(training.goal_shape) != 1:
+        raise UserError(f"eval-goals '{run.eval_goals}': lists of goals are for vectors; image goals come from env")
+    if kind == "file":
+        return read_goals(Path(run.eval_goals).expanduser(), training.goal_shape[0])
+    if validation is None:
+        raise UserError(f"eval-goals '{run.eval_goals}': the dataset has no validation episodes; give a file instead")
+    return draw_goals(validation, count or MANY)
+
+
+def draw_goals(data: Dataset, count: int) -> Goals:
+    """Goals from as many different episodes as there are, each in a random row; always the same ones."""
+    rng = np.random.default_rng(0)
+    episodes = np.concatenate([rng.permutation(data.episodes) for _ in range(-(-count // data.episodes))])[:count]
+    rows = rng.integers(data.starts[episodes], data.ends[episodes])  # never the last row, which training never aims at
+    goals = data.observations if data.goals is None else data.goals
+    return tuple(tuple(row) for row in np.asarray(goals[rows], float).tolist())
+
+
+def read_goals(file: Path, width: int) -> Goals:
+    """Rows of numbers from a JSON list, an npy array, or a text file with a goal per line."""
+    if not file.is_file():
+        raise UserError(f"eval-goals '{file}': no such file; expected env, env:N, validation:N, or a file with goals")
+    try:
+        if file.suffix == ".npy":
+            rows = np.load(file, allow_pickle=False)
+        elif file.suffix == ".json":
+            rows = np.array(json.loads(read_text(file)), float)
+        else:
+            lines = [line.replace(",", " ").split() for line in read_text(file).splitlines()]
+            rows = np.array([[float(word) for word in line] for line in lines if line])
+        rows = np.asarray(rows, float)
+    except (ValueError, TypeError, OSError) as problem:
+        reason = " ".join(str(problem).split())[:120]
+        raise UserError(
+            f"{file}: no list of goals ({reason}); expected one goal of {width} numbers per line"
+        ) from problem
+    if rows.ndim != 2 or rows.shape[1] != width or not len(rows) or not np.isfinite(rows).all():
+        raise UserError(f"{file}: goals of shape {rows.shape}; expected one or more rows of {width} finite numbers")
+    return tuple(tuple(row) for row in rows.tolist())
+
+
+def count_goals(run: Run, facts: RunFacts, env: Any = None) -> int:
+    """How many evaluation goals there are. In a user's environment a first step is taken, so that whatever does not fit
+    is found before training."""
+    made = make(run, facts, env)
+    try:
+        if run.env is not None or env is not None:
+            made.reset(seed=0, task_id=1)
+            made.step(0 if facts.sizes.discrete else np.zeros(facts.sizes.action_dim))
+        return made.num_tasks
+    finally:
+        if env is None:
+            made.close()

@@ -1,0 +1,300 @@
+"""Environments of the user's own: goals from the environment, a list or validation episodes; success judged in four
+ways; dict and plain observations; whatever does not fit is one line before anything trains."""
+
+import dataclasses
+import hashlib
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from dualgoal.data.dataset import Dataset
+from dualgoal.data.goals import GoalSpace
+from dualgoal.envs import own, registry
+from dualgoal.envs.task_env import TaskEnv
+from dualgoal.errors import UserError
+from dualgoal.runs import config, training, world
+
+
+class Line(gymnasium.Env):
+    """A point (x, speed) on a line; plain observations, the goal in `info`, discrete or continuous actions."""
+
+    def __init__(self, discrete: bool = False):
+        self.observation_space, self.discrete = Box(-9, 9, (2,), np.float64), discrete
+        self.action_space = Discrete(3) if discrete else Box(-2.0, 2.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.goal = float(self.np_random.uniform(-1, 1)), np.array((options or {}).get("goal", [3.0]))
+        return np.array([self.x, 0.0]), {"goal": self.goal}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        move = action - 1 if self.discrete else float(action[0])
+        self.x += move
+        done = bool(abs(self.x - self.goal[0]) < 0.5)
+        return np.array([self.x, move]), 0.0, done, False, {"success": done}
+
+
+class Deaf(Line):
+    """Does not listen to a goal, and says nothing about success."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        return *super().step(action)[:4], {}
+
+
+class Parts(Line):
+    """The same with dict observations."""
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed, options=options)
+        return self.split(obs), {}
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return self.split(obs), *rest
+
+    def split(self, obs):
+        return {"speed": obs[1:], "place": obs[:1], "achieved_goal": obs[:1], "desired_goal": self.goal}
+
+
+def far(observation, goal) -> bool:
+    return bool(observation[0] > goal[0])
+
+
+NUMBERS = "expected env"
+TERMS = own.Terms("line", (2,), (1,), 1, False, max_steps=5)
+
+
+def terms(**changes) -> own.Terms:
+    return dataclasses.replace(TERMS, **changes)
+
+
+def first(rows: np.ndarray) -> np.ndarray:
+    return rows[:, :1]
+
+
+def test_the_environments_own_goal_and_word():
+    env = own.OwnEnv(Line(), TERMS)
+    assert isinstance(env, gymnasium.Env) and (env.num_tasks, env.max_steps) == (1, 5)
+    obs, info = env.reset(seed=1)
+    assert obs.dtype == np.float32 and obs.shape == (2,) and info["goal"] == [3.0] and info["task_id"] == 1
+    again, _ = env.reset(seed=1, options={"task_id": 1})
+    assert np.array_equal(obs, again), "the seed fixes the start"
+    obs, _, terminated, truncated, info = env.step(np.array([3.0 - obs[0]]))
+    assert not terminated and not truncated and obs[1] == 2.0, "clipped to what the environment takes"
+    *_, terminated, truncated, info = env.step(np.array([3.0 - obs[0]]))
+    assert terminated and info["success"] is True
+    with pytest.raises(UserError, match="task id 2 does not exist"):
+        env.reset(seed=0, task_id=2)
+
+
+def test_episodes_have_a_limit():
+    env = own.OwnEnv(Line(), TERMS)
+    env.reset(seed=0)
+    assert [env.step(np.zeros(1))[3] for _ in range(5)] == [False] * 4 + [True]
+    with pytest.raises(UserError, match="how long an episode lasts; give --max-steps"):
+        own.OwnEnv(Line(), terms(max_steps=None))
+
+
+def test_listed_goals_are_told_to_the_environment():
+    env = own.OwnEnv(Line(), terms(goals=((1.0,), (2.0,), (4.0,))))
+    assert env.num_tasks == 3
+    for number, goal in enumerate((1.0, 2.0, 4.0), start=1):
+        assert env.reset(seed=0, task_id=number)[1]["goal"] == [goal] and env.raw.goal == [goal]
+    assert {env.reset(seed=seed)[1]["task_id"] for seed in range(30)} == {1, 2, 3}
+
+
+def test_an_environment_that_does_not_listen_is_found_out():
+    listed = {"goals": ((1.0,), (2.0,))}
+    with pytest.raises(UserError, match="does not follow reset.*--success a distance or a function"):
+        own.OwnEnv(Deaf(), terms(**listed)).reset(seed=0, task_id=1)
+    env = own.OwnEnv(Deaf(), terms(**listed, success="0.25"), first)
+    obs, info = env.reset(seed=0, task_id=2)
+    assert info["goal"] == [2.0]
+    *_, terminated, _, info = env.step(np.array([2.2 - obs[0]]))
+    assert terminated and info["success"], (
+        "within the distance of the listed goal, which the environment never heard of"
+    )
+
+
+def test_success_is_judged_as_the_user_says():
+    for success, moves, expected in (
+        ("terminated", (0.0, 3.0), (False, True)),
+        (f"{__file__}:far", (0.0, 3.5), (False, True)),
+        ("0.1", (0.5, 3.05), (False, True)),
+    ):
+        env = own.OwnEnv(Deaf(), terms(success=success), first)
+        obs, _ = env.reset(seed=0)
+        for move, reached in zip(moves, expected, strict=True):
+            while abs(obs[0] - move) > 1e-5:
+                obs, *_, info = env.step(np.clip([move - obs[0]], -2, 2))
+            assert info["success"] is reached, (success, move)
+    env = own.OwnEnv(Deaf(), TERMS)
+    env.reset(seed=0)
+    with pytest.raises(UserError, match="info has no 'success'; give --success"):
+        env.step(np.zeros(1))
+    with pytest.raises(UserError, match="success 'maybe': expected info, terminated, a distance, or module:function"):
+        own.OwnEnv(Line(), terms(success="maybe"))
+
+
+def test_dict_observations_are_joined_as_the_data_were():
+    env = own.OwnEnv(Parts(), terms(observation_keys=("place", "speed")))
+    obs, info = env.reset(seed=0)
+    obs, *_ = env.step(np.array([0.5]))
+    assert obs.tolist() == [np.float32(env.raw.x), 0.5] and info["goal"] == [3.0]
+    with pytest.raises(UserError, match=r"no part 'observation' \(they have speed, place"):
+        own.OwnEnv(Parts(), TERMS).reset(seed=0)
+    near = own.OwnEnv(Parts(), terms(observation_keys=("place", "speed"), goal_keys=("place",), success="9"))
+    near.reset(seed=0)
+    assert near.step(np.zeros(1))[4]["success"]
+
+
+def test_discrete_actions():
+    env = own.OwnEnv(Line(discrete=True), terms(discrete=True, action_dim=3))
+    obs, _ = env.reset(seed=0)
+    assert np.isclose(env.step(np.int32(2))[0][0], obs[0] + 1)
+
+
+@pytest.mark.parametrize(
+    "env, changes, message",
+    [
+        (Line(), {"observation_shape": (3,)}, r"observations are \(2,\), the data's \(3,\)"),
+        (Line(), {"goal_shape": (2,)}, r"goals are \(1,\), the data's \(2,\)"),
+        (Line(), {"action_dim": 4}, r"actions of the data are 4 numbers, but it takes Box"),
+        (Line(), {"discrete": True}, "1 discrete actions, but it takes Box"),
+        (Line(discrete=True), {}, r"1 numbers, but it takes Discrete\(3\)"),
+    ],
+)
+def test_an_environment_that_does_not_fit_the_data_is_one_line(env, changes, message):
+    with pytest.raises(UserError, match=message):
+        own.OwnEnv(env, terms(**changes)).reset(seed=0)
+
+
+def test_environments_by_any_name():
+    assert isinstance(own.build(f"{__file__}:Line"), gymnasium.Env) and isinstance(own.build(Line), Line)
+    given = Line()
+    assert own.build(given) is given and own.build("CartPole-v1", 7).spec.max_episode_steps == 7
+    for name, message in (
+        ("NoSuch-v9", "environment 'NoSuch-v9': .*give a Gymnasium id, or module:factory"),
+        ("numpy:nothing", "has nothing called nothing"),
+        ("nowhere_at_all:make", "No module named"),
+        ("numpy:zeros_like_nothing", "has nothing called"),
+        (f"{__file__}:NUMBERS", "is a str, which cannot be called"),
+        (f"{__file__}:terms", "is a Terms; expected a gymnasium.Env"),
+    ):
+        with pytest.raises(UserError, match=message):
+            own.build(name)
+
+
+def test_goals_in_a_file(tmp_path):
+    (tmp_path / "a.txt").write_text("1, 2\n3 4\n\n")
+    (tmp_path / "a.json").write_text("[[1, 2], [3, 4]]")
+    np.save(tmp_path / "a.npy", [[1.0, 2.0], [3.0, 4.0]])
+    for name in ("a.txt", "a.json", "a.npy"):
+        assert world.read_goals(tmp_path / name, 2) == ((1.0, 2.0), (3.0, 4.0))
+    (tmp_path / "b.txt").write_text("1 2\n3\n")
+    (tmp_path / "c.json").write_text('{"a": 1}')
+    (tmp_path / "d.txt").write_text("")
+    (tmp_path / "e.npy").write_bytes(b"\x80\x04N.")
+    for name in ("b.txt", "c.json", "d.txt", "e.npy", "missing.txt"):
+        with pytest.raises(UserError, match=name) as raised:
+            world.read_goals(tmp_path / name, 2)
+        assert "\n" not in str(raised.value)
+    with pytest.raises(UserError, match=r"goals of shape \(2, 2\); expected one or more rows of 3"):
+        world.read_goals(tmp_path / "a.txt", 3)
+
+
+def episodes(goals: bool) -> Dataset:
+    rows = np.arange(24, dtype=np.float32)[:, None] * [1.0, 10.0]
+    ends = np.arange(24) % 8 == 7
+    return Dataset(
+        rows.astype(np.float32), np.zeros((24, 1), np.float32), ends, "line", {}, rows[:, :1] if goals else None
+    )
+
+
+def test_goals_from_validation_episodes():
+    goals = np.array(world.draw_goals(episodes(True), 7))
+    assert goals.shape == (7, 1) and world.draw_goals(episodes(True), 7) == world.draw_goals(episodes(True), 7)
+    assert {int(g) // 8 for g in goals[:3, 0]} == {0, 1, 2}, "different episodes first"
+    assert not (goals % 8 == 7).any() and np.shape(world.draw_goals(episodes(False), 2)) == (2, 2)
+
+
+def run(**changes) -> config.Run:
+    parts = {"rep": {"name": "orig"}, "algo": {"name": "gcbc", "hidden": [8]}}
+    return config.from_dict({"task": "line", "episodes": 2, "steps": 1, "env": f"{__file__}:Line"} | parts | changes)
+
+
+def facts(run, data, **changes):
+    return dataclasses.replace(training.describe(run, data), **changes)
+
+
+def test_a_run_says_where_its_goals_come_from():
+    assert world.source(run()) == ("env", None) and world.source(run(eval_goals="env:12")) == ("env", 12)
+    assert world.source(run(eval_goals="validation:3")) == ("validation", 3)
+    with pytest.raises(UserError, match="expected validation:N with a whole number"):
+        world.source(run(eval_goals="validation:x"))
+    with pytest.raises(UserError, match="has no validation episodes"):
+        world.goal_list(run(eval_goals="validation"), episodes(True), None)
+    assert len(world.goal_list(run(eval_goals="validation"), episodes(True), episodes(True))) == world.MANY
+    assert world.goal_list(run(), episodes(True), None) is None
+    with pytest.raises(UserError, match="max_steps is 0"):
+        run(max_steps=0)
+
+
+def test_goals_are_counted_before_training():
+    data, limited = episodes(True), run(max_steps=4)
+    known = facts(limited, data)
+    assert world.count_goals(limited, known) == 1
+    assert world.count_goals(dataclasses.replace(limited, eval_goals="env:12"), known) == 12
+    assert world.count_goals(limited, dataclasses.replace(known, goal_list=((1.0,), (2.0,)))) == 2
+    deaf = dataclasses.replace(limited, env=f"{__file__}:Deaf")
+    with pytest.raises(UserError, match="info has no 'success'"):
+        world.count_goals(deaf, known)
+    assert type(world.make(deaf, known, Line()).raw) is Line, "an environment that is handed over is used instead"
+
+
+def test_the_id_of_a_run_without_an_environment_is_as_before():
+    plain = run(env=None)
+    values = {k: v for k, v in config.to_dict(plain).items() if k not in config.LATER}
+    assert (
+        config.from_dict(values) == plain and config.from_dict(json.loads(json.dumps(config.to_dict(run())))) == run()
+    )
+    assert len({plain.id, run().id, run(success="0.1").id}) == 3
+    old = {k: v for k, v in values.items() if k not in config.INERT}
+    assert plain.id == hashlib.sha256(config.canonical(old).encode()).hexdigest()[:12]
+
+
+def test_our_environments_are_gymnasiums_and_can_be_wrapped():
+    env = registry.make("pointmaze-medium-navigate-v0")
+    assert isinstance(env, gymnasium.Env) and isinstance(env, TaskEnv)
+    wrapped = gymnasium.wrappers.TimeLimit(gymnasium.wrappers.RecordEpisodeStatistics(env), 2)
+    obs, info = wrapped.reset(seed=3, options={"task_id": 2})
+    straight, told = env.reset(3, 2)
+    assert np.array_equal(obs, straight) and np.array_equal(info["goal"], told["goal"])
+    assert env.observation_space.contains(obs) and env.action_space.shape == (2,)
+    wrapped.reset(seed=3)
+    wrapped.step(np.zeros(2, np.float32))
+    assert wrapped.step(np.zeros(2, np.float32))[3]
+    puzzle = registry.make("lightsout-3x3")
+    assert isinstance(puzzle, TaskEnv) and puzzle.observation_space.contains(puzzle.reset(seed=0)[0])
+
+
+def test_our_environments_in_another_goal_space():
+    space = GoalSpace((1,), dims=(1,))
+    data = dataclasses.replace(
+        episodes(True), task="pointmaze-medium-navigate-v0", actions=np.zeros((24, 2), np.float32)
+    )
+    own_space = run(env=None, task="pointmaze-medium-navigate-v0")
+    known = facts(own_space, data)
+    known = dataclasses.replace(known, dataset=dataclasses.replace(known.dataset, goal_space=space))
+    env, plain = world.make(own_space, known), registry.make(own_space.task)
+    obs, info = env.reset(seed=5, task_id=2)
+    there, told = plain.reset(5, 2)
+    assert np.array_equal(obs, there) and np.array_equal(info["goal"], told["goal"][1:]) and env.num_tasks == 5
+    assert env.max_steps == 1000 and env.step(np.zeros(2))[4]["success"] is False
