@@ -289,3 +289,37 @@ def test_a_truncated_minari_dataset_is_one_line(tmp_path, monkeypatch):
         file.create_dataset("episode_0/actions", (10,), "u1", external=[("/etc/passwd", 0, 10)])
     with pytest.raises(UserError, match="'actions' is kept in another file, which is not opened"):
         importing.import_dataset(folder.parent, tmp_path / "out")
+
+
+def test_episodes_in_memory_give_the_arrays_of_an_import(tmp_path):
+    """The same episodes from a folder and from memory, scaled, with goals: the same numbers and the same record."""
+    made = [(o, 3 * a) for o, a in episodes(extra=1, lengths=(5, 4, 6))]
+    (tmp_path / "own").mkdir()
+    for k, (observations, actions) in enumerate(made):
+        np.savez(tmp_path / "own" / f"{k}.npz", observations=observations, actions=actions)
+    options = {"scale_actions": True, "goal_dims": (2, 0)}
+    importing.import_dataset(tmp_path / "own", tmp_path / "out", **options)
+    train, val = both(tmp_path / "out")
+    data = dataset.Dataset.from_episodes([{"observations": o, "actions": a} for o, a in made], "own", **options)
+    for name in ("observations", "actions", "terminals", "goals"):
+        expected = np.concatenate([getattr(train, name), getattr(val, name)])
+        found = getattr(data, name)
+        assert np.array_equal(found, expected) and found.dtype == expected.dtype, name
+    assert all(data.provenance[key] == train.provenance[key] for key in ("action_range", "goal_space"))
+
+
+def test_episodes_in_memory_may_have_parts(tmp_path):
+    rng = np.random.default_rng(0)
+    parts = {"observation": rng.normal(size=(6, 3)), "achieved_goal": rng.normal(size=(6, 2))}
+    episode = {"observations": parts, "actions": np.zeros(5, int)}
+    data = dataset.Dataset.from_episodes([episode], observation_keys=["observation"], goal_keys=["achieved_goal"])
+    assert data.discrete and data.observation_shape == (3,) and data.goal_shape == (2,)
+    assert np.array_equal(data.goals, parts["achieved_goal"].astype(np.float32))
+    for wrong, message in (
+        ([], "no episodes"),
+        ([{"observations": np.zeros((3, 2))}], "episode 0: 'actions' is missing"),
+        ([{"observations": np.zeros((3, 2)), "actions": np.full((3, 1), 5.0)}], r"outside \[-1, 1\]"),
+        ([{"observations": np.zeros((3, 2)), "actions": np.zeros((7, 1))}], "'actions' has 7 rows"),
+    ):
+        with pytest.raises(UserError, match=message):
+            dataset.Dataset.from_episodes(wrong)

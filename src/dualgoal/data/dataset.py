@@ -6,6 +6,7 @@ never need 24. Whatever is wrong with a file is found here, before anything trai
 """
 
 import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +40,37 @@ class Dataset:
     task: str | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     goals: np.ndarray | None = None  # (T, ...) the goal that each row attains; None: goals are observations
+
+    @classmethod
+    def from_episodes(
+        cls,
+        episodes: Iterable[Mapping[str, Any]],
+        task: str | None = None,
+        *,
+        observation_keys: Sequence[str] = (),
+        scale_actions: bool = False,
+        goal_dims: Sequence[int] = (),
+        goal_keys: Sequence[str] = (),
+        goal_function: str | None = None,
+    ) -> "Dataset":
+        """A dataset of episodes in memory, each a dictionary with `observations`, `actions` and perhaps `goals`.
+
+        There may be one observation more than actions. Observations may be dictionaries of arrays, of which
+        `observation_keys` are joined (default: all) and `goal_keys` make a goal. The other options are those of
+        `dualgoal data import`.
+
+        >>> episode = {"observations": np.zeros((5, 3)), "actions": np.full((4, 2), 3.14)}
+        >>> data = Dataset.from_episodes([episode, episode], scale_actions=True, goal_dims=(0, 1))
+        >>> data.rows, data.episodes, data.goal_shape
+        (10, 2, (2,))
+        """
+        from dualgoal.data import importing
+
+        arrays, known = importing.gather(
+            episodes, observation_keys=observation_keys, scale_actions=scale_actions, goal_dims=goal_dims,
+            goal_keys=goal_keys, goal_function=goal_function,
+        )  # fmt: skip
+        return cls(**arrays, task=task, provenance=known.facts())
 
     @cached_property
     def ends(self) -> np.ndarray:

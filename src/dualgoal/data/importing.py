@@ -5,9 +5,10 @@ actions (the state after the last action); the missing last action, which nothin
 episode goes to the validation file. What was done (keys, scaling, digests) is recorded next to the result.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from dualgoal.errors import UserError
 from dualgoal.files import locked, make_folder, os_errors_in_one_line, remove_free_lock, replacing, sha256
 
 VALIDATION_EVERY = 10
+Kind = tuple[tuple[int, ...], np.dtype]  # shape of a row, and type
 
 
 @os_errors_in_one_line
@@ -70,13 +72,39 @@ def _is_done(source: Source, files: DatasetFiles, scaled: bool) -> bool:
     if source.origin.imported_sha256 is None or not (files.train.is_file() and files.val.is_file()):
         return False
     found = origin.read(files)
-    asked = replace(source.origin, task=files.name, files=found.files, action_range=found.action_range)
+    space = found.goal_space and _goal_space(source, found.goal_space.shape)
+    asked = replace(
+        source.origin, task=files.name, files=found.files, action_range=found.action_range, goal_space=space
+    )
     digests = {file.name: sha256(file) for file in (files.train, files.val)}
     return (
         found == asked
         and (found.action_range is not None) == scaled
         and digests == {name: facts.sha256 for name, facts in found.files.items()}
     )
+
+
+def gather(
+    episodes: Iterable[Mapping[str, Any]],
+    *,
+    observation_keys: Sequence[str] = (),
+    scale_actions: bool = False,
+    goal_dims: Sequence[int] = (),
+    goal_keys: Sequence[str] = (),
+    goal_function: str | None = None,
+) -> tuple[dict[str, np.ndarray], origin.Origin]:
+    """The arrays of a dataset from episodes in memory, and what is recorded about them; options as for an import."""
+    space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
+    parts = Parts({}, tuple(observation_keys), space.keys if space else ())
+    source = _with_goals(sources.from_memory(list(episodes), parts), space)
+    survey = _survey(source, scale_actions)
+    every = range(len(survey.rows))
+    made = {
+        name: np.concatenate(list(_column(source, survey, every, which))).astype(kind[1])
+        for which, (name, kind) in enumerate(_kinds(survey).items())
+    }
+    made["terminals"] = _ends(survey, every)
+    return made, replace(source.origin, action_range=survey.scale, goal_space=_space(source, survey))
 
 
 def _require_free(files: DatasetFiles) -> None:
@@ -125,15 +153,15 @@ class Survey:
     """What a first pass over all episodes finds: lengths, shapes, and the scaling of actions if asked for."""
 
     rows: list[int]
-    observation: tuple[tuple[int, ...], np.dtype]
-    action: tuple[tuple[int, ...], np.dtype]
-    goal: tuple[tuple[int, ...], np.dtype] | None  # None: goals are observations
+    observation: Kind
+    action: Kind
+    goal: Kind | None  # None: goals are observations
     scale: ActionRange | None
 
 
 def _survey(source: Source, scale_actions: bool) -> Survey:
     rows, low, high = [], None, None
-    kinds: list[tuple[tuple[int, ...], np.dtype]] = []
+    kinds: list[Kind] = []
     for name, read in zip(source.names, source.episodes, strict=True):
         observations, actions, goals = _tidy(read())
         scaled = actions.ndim == 2 and scale_actions
@@ -191,34 +219,49 @@ def _write(source: Source, survey: Survey, files: DatasetFiles) -> None:
     count = len(survey.rows)
     held_out = set(range(VALIDATION_EVERY - 1, count, VALIDATION_EVERY)) or {count - 1}
     facts = {}
-    space = None
-    if survey.goal is not None:
-        given = source.origin.goal_space or GoalSpace(keys=(source.origin.keys.get("goals", "goals"),))
-        space = replace(given, shape=survey.goal[0])
     with replacing(files.train) as unnamed:
         for file, written, held in ((files.val, files.val, True), (files.train, unnamed, False)):
             picked = [k for k in range(count) if (k in held_out) is held]
             _write_split(source, survey, picked, written)
             total = sum(survey.rows[k] for k in picked)
             facts[file.name] = FileFacts(episodes=len(picked), rows=total, sha256=sha256(written))
-        made = replace(source.origin, task=files.name, files=facts, action_range=survey.scale, goal_space=space)
-        origin.write(files, made)
+        known = replace(source.origin, action_range=survey.scale, goal_space=_space(source, survey))
+        origin.write(files, replace(known, task=files.name, files=facts))
+
+
+def _space(source: Source, survey: Survey) -> GoalSpace | None:
+    """The goal space of the episodes, with the shape that their goals have."""
+    return None if survey.goal is None else _goal_space(source, survey.goal[0])
+
+
+def _goal_space(source: Source, shape: tuple[int, ...]) -> GoalSpace:
+    """The goal space that was asked for, or else that of the array of goals in the source."""
+    given = source.origin.goal_space or GoalSpace(keys=(source.origin.keys.get("goals", "goals"),))
+    return replace(given, shape=shape)
+
+
+def _kinds(survey: Survey) -> dict[str, Kind]:
+    """The arrays of a dataset in the order of `Rows`, with the shape of a row and the type."""
+    found = {"observations": survey.observation, "actions": survey.action}
+    return found if survey.goal is None else found | {"goals": survey.goal}
+
+
+def _column(source: Source, survey: Survey, picked: Sequence[int], which: int) -> Iterator[np.ndarray]:
+    for k in picked:
+        array = _tidy(source.episodes[k]())[which]
+        assert array is not None
+        yield survey.scale.scaled(array) if which == 1 and survey.scale else array
+
+
+def _ends(survey: Survey, picked: Sequence[int]) -> np.ndarray:
+    ends = np.zeros(sum(survey.rows[k] for k in picked), bool)
+    ends[np.cumsum([survey.rows[k] for k in picked]) - 1] = True
+    return ends
 
 
 def _write_split(source: Source, survey: Survey, picked: list[int], file: Path) -> None:
-    total = sum(survey.rows[k] for k in picked)
-
-    def column(which: int) -> Iterator[np.ndarray]:
-        for k in picked:
-            array = _tidy(source.episodes[k]())[which]
-            assert array is not None
-            yield survey.scale.scaled(array) if which == 1 and survey.scale else array
-
-    ends = np.zeros(total, bool)
-    ends[np.cumsum([survey.rows[k] for k in picked]) - 1] = True
+    ends = _ends(survey, picked)
     with npz.writing(file) as out:
-        out.add("observations", (total, *survey.observation[0]), survey.observation[1], column(0))
-        out.add("actions", (total, *survey.action[0]), survey.action[1], column(1))
-        out.add("terminals", (total,), np.dtype(bool), [ends])
-        if survey.goal is not None:
-            out.add("goals", (total, *survey.goal[0]), survey.goal[1], column(2))
+        for which, (name, (shape, kind)) in enumerate(_kinds(survey).items()):
+            out.add(name, (len(ends), *shape), kind, _column(source, survey, picked, which))
+        out.add("terminals", ends.shape, ends.dtype, [ends])

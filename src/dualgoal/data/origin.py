@@ -83,7 +83,7 @@ class Origin:
     """Where the rows of a dataset come from. Without a JSON file next to it, only `source` is known."""
 
     task: str | None = None
-    source: str = "file"  # "generated", "downloaded", "imported", or "file" where nothing is recorded
+    source: str = "file"  # "generated", "downloaded", "imported", "memory", or "file" where nothing is recorded
     # generated
     collector: str | None = None
     seed: int | None = None

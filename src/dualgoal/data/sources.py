@@ -4,10 +4,10 @@ Arrays are found by their usual names. Where a file stores `next_observations`, 
 is taken from there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -99,6 +99,28 @@ def open_folder(path: Path, parts: Parts) -> Source:
             source="imported", imported_from=path.name, episode_files=len(files), observation_keys=parts.observation
         ),
     )  # fmt: skip
+
+
+def from_memory(episodes: Sequence[Mapping[str, Any]], parts: Parts) -> Source:
+    """Episodes as dictionaries with `observations` (an array, or a dictionary of parts), `actions`, perhaps `goals`."""
+    if not episodes:
+        raise UserError("no episodes; give at least one with observations and actions")
+
+    def reader(name: str, episode: Mapping[str, Any]) -> Callable[[], Rows]:
+        def read() -> Rows:
+            if missing := [key for key in ("observations", "actions") if key not in episode]:
+                raise UserError(f"{name}: '{missing[0]}' is missing (it holds {', '.join(episode)})")
+            seen, given = episode["observations"], episode.get("goals")
+            if isinstance(seen, Mapping):
+                given = goals.join(name, "observations", seen, parts.goal) if parts.goal else given
+                seen = goals.join(name, "observations", seen, parts.observation or tuple(seen))
+            return Rows(np.asarray(seen), np.asarray(episode["actions"]), None if given is None else np.asarray(given))
+
+        return read
+
+    names = [f"episode {k}" for k in range(len(episodes))]
+    origin = Origin(source="memory", observation_keys=parts.observation)
+    return Source(names, [reader(name, one) for name, one in zip(names, episodes, strict=True)], origin)
 
 
 def _read(archive: npz.Archive, parts: Parts, wanted: tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
