@@ -2,7 +2,6 @@
 ways; dict and plain observations; whatever does not fit is one line before anything trains."""
 
 import dataclasses
-import hashlib
 import json
 
 import gymnasium

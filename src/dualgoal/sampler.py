@@ -17,8 +17,9 @@ from dualgoal.streams import Rows, Transitions, random_offsets, valid_rows
 def to_device(dataset: Any) -> Transitions:
     """Put a dataset on the default device. On a CPU that is no copy: nobody writes to these arrays."""
     starts, ends = (jnp.asarray(np.asarray(x), jnp.int32) for x in (dataset.starts, dataset.ends))
-    put = lambda x: None if x is None else jax.device_put(np.asarray(x), may_alias=True)
-    return Transitions(put(dataset.observations), put(dataset.actions), starts, ends, put(dataset.goals))
+    put = lambda x: jax.device_put(np.asarray(x), may_alias=True)
+    goals = None if dataset.goals is None else put(dataset.goals)
+    return Transitions(put(dataset.observations), put(dataset.actions), starts, ends, goals)
 
 
 def shared_draws(streams: Mapping[str, Stream]) -> dict[str, str]:

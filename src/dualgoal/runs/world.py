@@ -1,20 +1,21 @@
 """The environment in which a run is evaluated: the task's, or the user's own, with goals as in the data."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dualgoal import jsons
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import registry
 from dualgoal.errors import UserError
-from dualgoal.files import read_text
+from dualgoal.files import read_bytes
 from dualgoal.runs.config import Run
 from dualgoal.runs.facts import RunFacts
 
 Goals = tuple[tuple[float, ...], ...]
 FILM_SHADOW = 512  # size of the shadow map when nobody learns from the picture; MuJoCo's 4096 takes most of its time
+GOALS_LIMIT = 1 << 24  # bytes of a file with goals
 MANY = 10  # goals drawn from validation episodes, unless told otherwise
 
 
@@ -83,9 +84,12 @@ def read_goals(file: Path, width: int) -> Goals:
         if file.suffix == ".npy":
             rows = np.load(file, allow_pickle=False)
         elif file.suffix == ".json":
-            rows = np.array(json.loads(read_text(file)), float)
+            rows = np.array(jsons.read(file, follow=True), float)
         else:
-            lines = [line.replace(",", " ").split() for line in read_text(file).splitlines()]
+            lines = [
+                line.replace(",", " ").split()
+                for line in read_bytes(file, GOALS_LIMIT, follow=True).decode().splitlines()
+            ]
             rows = np.array([[float(word) for word in line] for line in lines if line])
         rows = np.asarray(rows, float)
     except (ValueError, TypeError, OSError) as problem:
