@@ -8,7 +8,7 @@ from typing import Any
 
 from dualgoal import algos, reps
 from dualgoal.agent import Agent
-from dualgoal.nets.encoders import Concat, Early, Fusion, Impala, Late
+from dualgoal.nets.encoders import Beside, Concat, Early, Fusion, Impala, Late
 from dualgoal.nets.heads import MLP, Actor, Bottleneck, Dense, Embedding, Flow, Linear, Value
 
 Tree = dict[str, Any]
@@ -45,6 +45,8 @@ def fusion(fuse: Fusion) -> Tree:
             return {"gc_encoder": {"concat_encoder": impala(encoder)}}
         case Late(state=state, goal=goal):
             return {"gc_encoder": {"state_encoder": impala(state), "goal_encoder": impala(goal)}}
+        case Beside(state=state):
+            return {"gc_encoder": {"state_encoder": impala(state)}}
 
 
 def value(net: Value) -> Tree:
