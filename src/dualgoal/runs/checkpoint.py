@@ -8,8 +8,9 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import safetensors
@@ -88,7 +89,7 @@ def verify(path: Path) -> None:
             size = os.fstat(file.fileno()).st_size
             if size != known.get("bytes"):
                 raise Damaged(f"{path.name} has {size} bytes instead of {known.get('bytes')}")
-            digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+            digest = hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
     except (OSError, UserError) as error:
         raise Damaged(f"{path.name} cannot be read") from error
     if digest != known.get("sha256"):
