@@ -9,7 +9,7 @@ import pytest
 
 import dualgoal
 from dualgoal.errors import UserError
-from dualgoal.runs import directory, export
+from dualgoal.runs import checkpoint, config, directory, export
 from tiny import TASK, make_data, untrained
 
 
@@ -70,9 +70,13 @@ def test_a_run_from_elsewhere_is_checked_before_memory_is_taken(path, tmp_path, 
     with pytest.raises(UserError, match="has no seed 5 .seeds: 0, 3."):
         dualgoal.load(path, 5)
     untrained(tmp_path / "b", folder)
-    config = json.loads((tmp_path / "b" / "config.json").read_text())
-    config["run"]["algo"]["hidden"] = [10**6, 10**6]
-    (tmp_path / "b" / "config.json").write_text(json.dumps(config))
+    content = json.loads((tmp_path / "b" / "config.json").read_text())
+    content["run"]["algo"]["hidden"] = [10**6, 10**6]
+    content["id"] = config.id_of(content["run"])  # whoever forges a configuration can forge its id and all digests
+    (tmp_path / "b" / "config.json").write_text(json.dumps(content))
+    sealed = directory.checkpoint_path(tmp_path / "b", 40).with_suffix(".json")
+    facts = json.loads(sealed.read_text()) | {"run": content["id"]}
+    sealed.write_text(json.dumps(facts | {"check": checkpoint._check(facts)}))
     with pytest.raises(UserError, match=r"array '.*' is .*, expected .*1000000"):
         dualgoal.load(tmp_path / "b")
     directory.checkpoint_path(tmp_path / "b", 40).write_bytes(b"\x80\x04N.")
