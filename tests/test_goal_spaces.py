@@ -152,7 +152,8 @@ def test_agents_read_goals_of_another_shape(rep):
 
 def test_one_network_for_both_is_refused():
     spec = Spec((3,), 2, goal_shape=(2,))
-    for rep in (small.rep("vip"), small.rep("byol"), small.rep("dual", aggregation="symmetric")):
+    symmetric = small.rep("dual", aggregation="symmetric")
+    for rep in (small.rep("vip"), small.rep("byol"), small.rep("dual_token"), symmetric):
         with pytest.raises(UserError, match=r"reads states and goals with one network, but observations are \(3,\)"):
             Agent(rep, small.algo("gcivl"), spec)
         Agent(rep, small.algo("gcivl"), Spec((3,), 2))

@@ -140,6 +140,10 @@ class DualToken(StateAware):
     """Dual whose phi compares state and goal place by place in the feature maps of one encoder."""
 
     @property
+    def embeds_both(self) -> bool:
+        return True
+
+    @property
     def ema(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("critic",) if self.learner == "iql" else ("phi", "psi", "alone", "gate", "tokens", "join")
 
