@@ -277,7 +277,7 @@ def test_a_truncated_minari_dataset_is_one_line(tmp_path, monkeypatch):
     h5py = pytest.importorskip("h5py")
     folder = tmp_path / "mine" / "data"
     folder.mkdir(parents=True)
-    (folder / "metadata.json").write_text("{}")
+    (folder / "metadata.json").write_text('{"total_episodes": 1}')
     with h5py.File(folder / "main_data.hdf5", "w") as file:
         file.create_dataset("episode_0/actions", data=np.zeros((200, 2)))
     whole = (folder / "main_data.hdf5").read_bytes()
@@ -323,3 +323,8 @@ def test_episodes_in_memory_may_have_parts(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             dataset.Dataset.from_episodes(wrong)
+    with h5py.File(folder / "main_data.hdf5", "w") as file:
+        file.create_dataset("episode_0/actions", data=np.zeros((200, 2)))
+    (folder / "metadata.json").write_text('{"total_episodes": 2147483648}')
+    with pytest.raises(UserError, match="total_episodes is 2147483648; expected at most"):
+        importing.import_dataset(folder.parent, tmp_path / "out")

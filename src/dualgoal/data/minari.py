@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal import jsons
 from dualgoal.data.goals import join
 from dualgoal.data.origin import Origin
 from dualgoal.data.sources import Parts, Rows, Source
 from dualgoal.errors import UserError
+
+MOST_EPISODES = 1_000_000
 
 
 def open_minari(src: str | Path, parts: Parts) -> Source:
@@ -29,6 +32,7 @@ def open_minari(src: str | Path, parts: Parts) -> Source:
             dataset = minari.load_dataset(text.removeprefix("minari:"))
         else:
             _refuse_outside(Path(text).expanduser() / "data")
+            _refuse_too_many(Path(text).expanduser() / "data" / "metadata.json")
             dataset = minari.MinariDataset(Path(text).expanduser() / "data")
         indices = [int(k) for k in dataset.episode_indices]
 
@@ -78,6 +82,13 @@ def _refuse_outside(folder: Path) -> None:
     for path in sorted(folder.glob("*.hdf5")):
         with h5py.File(path, "r") as file:
             look(file, 0)
+
+
+def _refuse_too_many(metadata: Path) -> None:
+    """Minari makes a list of as many episodes as a folder claims to have, before it looks for any."""
+    claimed = jsons.json_object(jsons.read(metadata, follow=True), f"{metadata}:").get("total_episodes")
+    if not isinstance(claimed, int) or not 0 <= claimed <= MOST_EPISODES:
+        raise UserError(f"{metadata}: total_episodes is {claimed}; expected at most {MOST_EPISODES:,}")
 
 
 def _join(name: str, observations: Any, chosen: tuple[str, ...]) -> np.ndarray:
