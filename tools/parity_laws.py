@@ -100,19 +100,20 @@ def laws(seed: int = 0) -> Iterator[tuple[str, Test]]:
 
 
 class Recorded:
-    """An environment of ours that keeps every observation, for both evaluations; for theirs, with Gymnasium's reset."""
+    """An environment of ours that keeps every observation. Their evaluation gives no seeds: it gets those that ours
+    gave, in the same order."""
 
     def __init__(self, env: Any):
-        self.env, self.max_steps = env, env.max_steps
+        self.env = self.unwrapped = env
         self.seen: list[np.ndarray] = []
         self.seeds: list[int] = []
 
-    def reset(self, seed: int | None = None, task_id: int | None = None, options: Any = None) -> Any:
-        if options is not None:  # theirs, after ours: the same seeds in the same order
-            seed, task_id = self.seeds.pop(0), options["task_id"]
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        if seed is None:
+            seed = self.seeds.pop(0)
         else:
-            self.seeds.append(int(seed or 0))
-        obs, info = self.env.reset(seed, task_id)
+            self.seeds.append(seed)
+        obs, info = self.env.reset(seed=seed, options=dict(options))
         self.seen.append(obs)
         return obs, info
 
