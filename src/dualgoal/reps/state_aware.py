@@ -140,7 +140,7 @@ class DualToken(StateAware):
     """Dual whose phi compares state and goal place by place in the feature maps of one encoder."""
 
     @property
-    def embeds_both(self) -> bool:
+    def embeds_both(self) -> bool:  # type: ignore[override]
         return True
 
     @property
