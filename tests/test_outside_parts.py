@@ -153,6 +153,21 @@ def test_a_part_is_found_by_its_path_and_by_an_entry_point(parts, monkeypatch):
     assert "seen" in registry.reps() and "dual" in registry.reps()
 
 
+def test_an_installed_package_offers_a_part(tmp_path, parts, monkeypatch):
+    """As pip leaves it: a folder of metadata on the path."""
+    facts = tmp_path / "far_away-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: far-away\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[dualgoal.reps]\nseen = far_parts:Seen\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry._offered.cache_clear()
+    try:
+        assert "seen" in registry.names("rep") and registry.part("rep", "seen") is parts.Seen
+        assert config.to_dict(config.Run("t", parts.Seen(), GCIVL()))["rep"]["name"] == "seen"
+    finally:
+        registry._offered.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -39,11 +39,25 @@ def test_other_names_are_refused():
         dualgoal.trian  # noqa: B018
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with data and the run that the example of `train` makes, which the other examples use."""
+    folder = tmp_path_factory.mktemp("place")
+    make_data(folder / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("DUALGOAL_CACHE", str(folder / "cache"))
+        (example,) = doctest.DocTestFinder().find(dualgoal.train, "train", globs={"dualgoal": dualgoal})
+        assert not doctest.DocTestRunner().run(example).failed
+    return folder
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.isupper()])
-def test_every_name_is_documented_and_its_examples_are_right(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_every_name_is_documented_and_its_examples_are_right(name, place, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("DUALGOAL_CACHE", str(place / "cache"))
     thing = getattr(dualgoal, name)
-    assert inspect.getdoc(thing)
+    assert ">>> " in (inspect.getdoc(thing) or "")
     names = {**vars(inspect.getmodule(thing)), "dualgoal": dualgoal}
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     for example in doctest.DocTestFinder(recurse=False).find(thing, name, globs=names):

@@ -144,6 +144,10 @@ def evaluate(
     """Evaluate a checkpoint of a run (default: the newest) and return rows like those of its eval.jsonl.
 
     `random` acts uniformly at random instead: what a score has to be compared with.
+
+    >>> rows = dualgoal.evaluate("runs/small", episodes=1, workers=1)
+    >>> [(row.goal, row.episodes) for row in rows]
+    [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]
     """
     path = Path(path)
     for name, given in (("goal_noise", goal_noise), ("action_noise", action_noise), ("eval_seed", eval_seed)):

@@ -128,10 +128,11 @@ def _last_rate(path: Path) -> float | None:
     try:
         with files.open_plain(path / directory.TIMING, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-            last = file.read().rsplit(b"\n", 2)[-2]
-        rate = jsons.decode(last, directory.TIMING)["steps_per_second"]
-    except (OSError, ValueError, IndexError, KeyError, TypeError):
+            *_, last, _incomplete = [b"", *file.read().split(b"\n")]
+        row = jsons.json_object(jsons.decode(last, directory.TIMING), directory.TIMING)
+    except (OSError, UserError):  # absent, or damaged: the rate is a courtesy
         return None
+    rate = row.get("steps_per_second")
     return float(rate) if isinstance(rate, int | float) else None
 
 

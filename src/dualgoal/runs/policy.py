@@ -45,7 +45,12 @@ def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
 
 
 def load(path: str | Path, seed: int | None = None, step: int | None = None, verify: bool = True) -> "Policy":
-    """The policy of one seed of a run directory, at `step` (default: the newest checkpoint that is intact)."""
+    """The policy of one seed of a run directory, at `step` (default: the newest checkpoint that is intact).
+
+    >>> policy = dualgoal.load("runs/small", seed=0)
+    >>> policy.step
+    20
+    """
     path = Path(path)
     recorded = directory.read(path)
     run, facts = recorded.run, recorded.facts
@@ -73,7 +78,14 @@ def read_params(file: Path, agent: Agent, index: int, seeds: int) -> Any:
 
 
 class Policy:
-    """A trained agent of one seed."""
+    """A trained agent of one seed: NumPy in, NumPy out, one row or many.
+
+    >>> policy = dualgoal.load("runs/small")
+    >>> policy.act([1.0, 2.0], [5.0, 6.0]).shape, policy.encode([[5.0, 6.0], [7.0, 8.0]]).shape
+    ((2,), (2, 4))
+    >>> float(policy.distance([1.0, 2.0], [5.0, 6.0])) >= 0
+    True
+    """
 
     def __init__(self, agent: Agent, params: Any, run: config.Run, facts: RunFacts, seed: int = 0, step: int = 0):
         self.agent, self.run, self.facts, self.seed, self.step = agent, run, facts, seed, step

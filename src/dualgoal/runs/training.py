@@ -81,6 +81,11 @@ def train(
 
     `datasets` (training, validation) take the place of files, `evaluator` that of environments in worker processes.
     With `wait`, another process that writes to `out` is waited for instead of being an error.
+
+    >>> small = {"rep.dim": 4, "rep.hidden": [8], "algo.hidden": [8], "batch_size": 8, "steps": 20, "episodes": 1}
+    >>> run = dualgoal.preset("pointmaze-medium-navigate-v0", "dual", "gcivl", **small, eval_every=20)
+    >>> print(dualgoal.train(run, "runs/small", data_path="data", workers=1, quiet=True))
+    runs/small
     """
     out = Path(out)
     if workers is not None:
