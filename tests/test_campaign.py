@@ -22,8 +22,8 @@ def campaign(*words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "attacks"),
     [
-        ("mutate --most 300 --seed 7", 300),
-        ("kill --most 25 --targets import report", 25),
+        ("mutate --most 150 --seed 7", 150),
+        ("kill --most 8 --targets import report", 8),
         ("faults --targets import", 8),
     ],
 )

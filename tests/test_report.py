@@ -129,7 +129,7 @@ def test_broken_directories_give_a_page_and_no_traceback(tmp_path):
     more = report.write_report(
         [whole, tmp_path / "empty", tmp_path / "nowhere", tmp_path / "r.html"], tmp_path / "q.html"
     )
-    assert "half" in page and "config.json: is not JSON" in page and "&#x27;rep&#x27; is []" in page
+    assert "half" in page and "config.json: is not UTF-8 text" in page and "&#x27;rep&#x27; is []" in page
     assert "no such directory" in more.read_text() and "not a directory" in more.read_text()
     nothing = report.write_report([tmp_path / "nowhere"], tmp_path / "n.html").read_text()
     assert "No run could be read." in nothing

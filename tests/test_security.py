@@ -19,7 +19,7 @@ def test_the_tests_that_the_pages_name_exist(page):
         file, test, named = found[1] or file, found[2], named + 1
         assert (ROOT / "tests" / file).is_file(), span
         assert test is None or f"def {test}(" in (ROOT / "tests" / file).read_text(), span
-    assert named > 5
+    assert named > (5 if page.name == "SECURITY.md" else 0)
 
 
 def test_nothing_listens():

@@ -7,7 +7,6 @@ from typing import Annotated
 from dualgoal.bench.options import Options
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb
-from dualgoal.interface import WIDEST
 from dualgoal.paper.lightsout import Experiment
 
 
@@ -57,6 +56,7 @@ class Bench(Options, Verb):
 
     def run(self) -> None:
         from dualgoal.bench import measure
+        from dualgoal.interface import WIDEST
         from dualgoal.runs.config import check_range
 
         for name in ("seeds", "batches", "widths"):
