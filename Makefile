@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 2
+# Three processes for two cores: many tests wait for processes that they started.
+JOBS ?= 3
 
 .PHONY: help demo test lint types unit docs format clean
 

@@ -120,15 +120,24 @@ PARTS = {
 SHAPES = {"vectors": (3,), "images": (64, 64, 3)}
 LOOKS_AT_STATE = ("hiql_phi", "dual_siamese", "dual_pair", "dual_token")
 REFUSED = {("orig", "hiql", "images"), *((rep, "crl", kind) for rep in LOOKS_AT_STATE for kind in SHAPES)}
-# Images take seconds per pair. Lights Out has none; every part is there, but not every pair of what is new.
+# Images take seconds per pair. Lights Out has none. What `routes` may depend on is images, and whether there is a value
+# loss: so every representation is joined with GCIVL, every one of the paper with GCFBC, and the others with a few.
 PAPER = ("orig", "vib", "vip", "tra", "byol", "dual")
-ON_IMAGES = {"dqn": (), "hiql": ("dual", "vib", "hiql_phi"), "gcivl": tuple(REPS), "gcbc": (*PAPER, "hiql_phi")}
+ON_IMAGES = {
+    "gcivl": tuple(REPS),
+    "gcfbc": PAPER,
+    "crl": ("orig", "dual", "vib"),
+    "gciql": ("orig", "dual", "tra"),
+    "gcbc": ("dual", "vib", "hiql_phi"),
+    "hiql": ("dual", "vib", "hiql_phi"),
+    "dqn": (),
+}
 CASES = [
     (rep, algo, kind)
     for kind in SHAPES
     for rep in REPS
     for algo in OWN
-    if (rep, algo, kind) not in REFUSED and (kind == "vectors" or rep in ON_IMAGES.get(algo, PAPER))
+    if (rep, algo, kind) not in REFUSED and (kind == "vectors" or rep in ON_IMAGES[algo])
 ]
 
 
