@@ -113,10 +113,6 @@ def test_a_role_of_any_name_trains_the_goal_encoder(parts):
     batch = agent.sample(small.data(IMAGE), random.key(1), 0)
     assert set(agent.streams) == {"judge", "far", "near", "rep"}
 
-    def only(name):
-        loss = lambda p: agent.losses(p, state.targets, batch, random.key(2))[1][f"{name}/loss"]
-        return loss
-
     for name in ("judge", "near"):
         # info carries no gradient, so the loss is taken from the algorithm itself
         def loss(params, name=name):
