@@ -1,17 +1,24 @@
 """Strict numerics for every test: shapes are checked at run time, silent rank promotion is an error, and in the tests
 of the core every warning is one too.
 
-Compiled programs are kept in pytest's cache: the two workers, their subprocesses and the next run share them.
+Compiled programs are kept in pytest's cache: the workers, their subprocesses and the next run share them.
 `quick_compile` switches XLA's optimisations off for tests that compile many programs once. Tests of bit-equality do
 without it. It is a property of compilation, not of a process, so both kinds can share a worker.
 """
 
 import os
+import sys
 from pathlib import Path
 
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".pytest_cache" / "compiled"))
+CACHE = Path(__file__).parent.parent / ".pytest_cache"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "compiled"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+if sys.dont_write_bytecode:  # where Python may keep none, every subprocess would compile the source of JAX anew: 2 s
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # `python -B` sets none
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(CACHE / "bytecode")
+    sys.dont_write_bytecode = False
 
 import jax
 import pytest
