@@ -45,10 +45,13 @@ class Job:
 def locate(planned: Iterable[PlannedRun], root: Path) -> list[Job]:
     """Where each planned run is, or would be, and how far it is."""
     read_once = functools.cache(_by_content)  # a folder is read once, however many runs are planned
+    taken: dict[Path, int] = {}  # numbers of steps by directory: runs of one plan do not continue each other
 
     def job(planned: PlannedRun) -> Job:
         run = config.from_dict(planned.config)
         own = directory.default_folder(run, root)
+        if taken.setdefault(own, run.steps) != run.steps or _is_longer(own, planned):
+            own = own.with_name(f"{own.name}-{run.steps}")
         fits = own if can_fill(own, planned) else None
         if fits is None:
             others = read_once(own.parent).get(_content(run), ())
@@ -74,13 +77,24 @@ def _content(run: config.Run) -> str:
 
 
 def can_fill(path: Path, planned: PlannedRun) -> bool:
-    """Whether a run directory holds the planned configuration, with at least its seeds."""
+    """Whether a run directory holds the planned configuration, with at least its seeds and its evaluations."""
     try:
         run = directory.read_run(path)
     except UserError:
         return False
     wanted = config.from_dict(planned.config)
+    if run.steps > wanted.steps and set(wanted.eval_steps) <= set(run.eval_steps):
+        run = replace(run, steps=wanted.steps)  # it was extended, or will be
     return set(wanted.seeds) <= set(run.seeds) and not config.differences(replace(run, seeds=wanted.seeds), wanted)
+
+
+def _is_longer(path: Path, planned: PlannedRun) -> bool:
+    """Whether a directory holds the planned run, but longer and without its last evaluation."""
+    try:
+        run = directory.read_run(path)
+    except UserError:
+        return False
+    return run.steps > planned.config["steps"] and not can_fill(path, planned)
 
 
 def is_finished(path: Path, planned: PlannedRun) -> bool:
@@ -88,7 +102,7 @@ def is_finished(path: Path, planned: PlannedRun) -> bool:
     whether the last step is saved."""
     try:
         if not config.from_dict(planned.config).eval_steps:
-            return planned.config["steps"] in directory.steps(path)
+            return max(directory.steps(path), default=0) >= planned.config["steps"]
         missing = directory.missing_evaluations(path, [planned.config["steps"]], planned.seeds)
         return not missing and not (planned.noise and _steps_without_noise(path, planned))
     except UserError:
@@ -101,7 +115,8 @@ def _noisy_evaluations(path: Path) -> list[EvalRow]:
 
 def _steps_without_noise(path: Path, planned: PlannedRun) -> list[int]:
     """Steps whose evaluation counts and has not been repeated with noise for every seed."""
-    clean = rows.scores(directory.evaluations(path), seeds=planned.seeds).counted()[-LAST:]
+    until = planned.config["steps"]
+    clean = rows.scores(directory.evaluations(path), seeds=planned.seeds, until=until).counted()[-LAST:]
     noisy = [row for row in _noisy_evaluations(path) if row.goal_noise == planned.noise]
     goals = directory.read(path).facts.goals or 0
     return rows.missing(noisy, steps=clean, seeds=planned.seeds, goals=goals)
@@ -112,6 +127,7 @@ def read_record(path: Path, planned: PlannedRun) -> row_files.Record | None:
     if not can_fill(path, planned):
         return None
     found = [*directory.evaluations(path), *_noisy_evaluations(path)]
+    found = [row for row in found if row.step <= planned.config["steps"]]  # of a run that was extended
     return row_files.of_run(planned, directory.read_config(path), found, str(path))
 
 

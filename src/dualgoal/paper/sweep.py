@@ -101,7 +101,7 @@ def _flat(values: Any, where: str) -> dict[str, Any]:
 
 def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
     """Every different run of the grid, in the order of the lists."""
-    found: dict[str, PlannedRun] = {}
+    found: dict[tuple[str, int], PlannedRun] = {}
     unused = {*sweep.options, *sweep.grid}
     for task, rep, algo in itertools.product(sweep.tasks, sweep.reps, sweep.algos):
         known = _options(rep, algo)
@@ -112,7 +112,8 @@ def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
             varied = [f"{name}={_brief(given[name])}" for name in sweep.grid if name in given]
             label = " ".join([f"{rep}+{algo}", *varied])
             plain = config.to_dict(run)
-            found.setdefault(run.id, PlannedRun(sweep.name, task, label, rep, algo, sweep.seeds, plain, run.id))
+            planned = PlannedRun(sweep.name, task, label, rep, algo, sweep.seeds, plain, run.id)
+            found.setdefault((run.id, run.steps), planned)
     if unused:
         name = min(unused)
         raise UserError(f"{source}: {errors.unknown('option', name, sorted(_all_options(sweep)))}")

@@ -27,6 +27,10 @@ MOST_STOPS = 1_000_000
 
 # Fields that decide how often something is written, not what is computed.
 INERT = frozenset({"save_every"})
+# More steps continue a run, they do not make another one of it: step n is computed in the same way whatever follows.
+NOT_IN_ID = INERT | {"steps"}
+# What a preset derives from the number of steps, unless the user says otherwise.
+SCHEDULE = ("eval_every", "save_every", "log_every")
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ class Run:
 
     @property
     def id(self) -> str:
-        """Twelve hexadecimal digits over everything that changes the result."""
+        """Twelve hexadecimal digits over everything that changes what is computed at a step. The number of steps is
+        left out, so a run that is extended keeps its id."""
         return id_of(to_dict(self))
 
     @property
@@ -152,7 +157,17 @@ def canonical(value: Any) -> str:
 
 def id_of(values: Mapping[str, Any]) -> str:
     """The id of a configuration given as JSON values."""
-    fields = {k: v for k, v in values.items() if k not in INERT}
+    return _digest(values, NOT_IN_ID)
+
+
+def check_of(values: Mapping[str, Any]) -> str:
+    """The same over the number of steps as well: whether config.json is still as it was written. Until version 0.1 this
+    was the id."""
+    return _digest(values, INERT)
+
+
+def _digest(values: Mapping[str, Any], without: frozenset[str]) -> str:
+    fields = {k: v for k, v in values.items() if k not in without}
     return hashlib.sha256(canonical(fields).encode()).hexdigest()[:12]
 
 

@@ -4,6 +4,7 @@ One process at a time may write to it, a second one is refused (`owner.py`). The
 continues; older ones are kept as far as a damaged one or an unfinished evaluation may need them.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -63,8 +64,10 @@ def read_run(path: str | Path) -> Run:
 def _run(path: str | Path, content: Mapping[str, Any]) -> Run:
     """The configuration, if it is still the one that its id was made from. The id covers what the file says, not the
     options that have been added to the program since."""
-    run, known = config.from_dict(content["run"]), content.get("id")
-    if known is not None and known != config.id_of(content["run"]):
+    run, values = config.from_dict(content["run"]), content["run"]
+    old = [config.check_of(values)] if "check" not in content else []  # written when an id included the steps
+    expected = {"id": [None, config.id_of(values), *old], "check": [None, config.check_of(values)]}
+    if any(content.get(name) not in fits for name, fits in expected.items()):
         raise UserError(f"{Path(path) / CONFIG}: edited after the run began (its id does not fit); restore the file")
     return run
 
@@ -197,12 +200,21 @@ class Store:
         return self.path / CHECKPOINTS
 
     def _claim(self, facts: RunFacts) -> None:
-        """Write config.json for a new run; for an old one, see that this is the same run on the same data."""
+        """Write config.json for a new run; for an old one, see that this is the same run on the same data, and note
+        if it is to have another number of steps than before. What has been trained is never given up for that."""
         target = self.path / CONFIG
-        if os.path.lexists(target):
-            _require_same(self.path, self.run, facts, self.warn)
-            return
-        content = {"run": config.to_dict(self.run), "id": self.run.id, **facts.to_json()}
+        if not os.path.lexists(target):
+            content = {"run": config.to_dict(self.run), "id": self.run.id, **facts.to_json()}
+        else:
+            before = read(self.path)
+            _require_same(self.path, before, self.run, facts, self.warn)
+            if self.run.steps == before.run.steps or self.run.steps < max(steps(self.path), default=0):
+                return
+            content = read_config(self.path)
+            content["run"]["steps"] = self.run.steps
+            if (now := config.id_of(content["run"])) != content.get("id"):  # an id that included the steps
+                content |= {"id": now, "formerly": [*content.get("formerly", []), content.get("id")]}
+        content["check"] = config.check_of(content["run"])
         write_atomic(target, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
 
     def save(self, step: int, arrays: Arrays, keep: Iterable[int] = ()) -> None:
@@ -295,7 +307,8 @@ def require_own(path: Path, step: int) -> None:
     target = checkpoint_path(path, step)
     known, content = checkpoint.facts(target), read_config(path)
     # A newer version of the program may have more options, which give a continued run another id.
-    own = [content.get("id"), config.from_dict(content["run"]).id]
+    former = content.get("formerly") if isinstance(content.get("formerly"), list) else []
+    own = [content.get("id"), config.from_dict(content["run"]).id, *(former or [])]
     if known.get("step") != step or known.get("run") not in own:
         made = f"run {known.get('run')} at step {known.get('step')}"
         raise UserError(f"{target}: belongs to {made}, not to this run at step {step}; remove it or restore its name")
@@ -309,9 +322,8 @@ def choose_seeds(path: Path, run: Run, seeds: Sequence[int] | None = None) -> tu
     return tuple(seeds or run.seeds)
 
 
-def _require_same(path: Path, run: Run, facts: RunFacts, warn: Callable[[str], None]) -> None:
-    before = read(path)
-    if changed := config.differences(before.run, run):
+def _require_same(path: Path, before: Recorded, run: Run, facts: RunFacts, warn: Callable[[str], None]) -> None:
+    if changed := config.differences(dataclasses.replace(before.run, steps=run.steps), run):
         raise UserError(f"{path}: holds a run with another configuration ({'; '.join(changed)}); choose another --out")
     old, new = before.facts.dataset.sha256, facts.dataset.sha256
     if old != new:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dualgoal import imports, machine, progress
+from dualgoal import machine, progress
 from dualgoal.agent import State, check_pair
 from dualgoal.collect.find import load_data
 from dualgoal.data.dataset import Dataset
@@ -23,7 +23,7 @@ from dualgoal.errors import UserError
 from dualgoal.files import cache_folder
 from dualgoal.jsons import Row
 from dualgoal.loop import TrainingLoop, first_broken
-from dualgoal.runs import config, directory, policy, resume, rows, trackers, trees, world
+from dualgoal.runs import config, continuing, directory, policy, resume, rows, trackers, trees, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.evaluation import Conditions, WorkerEvaluator
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
@@ -95,12 +95,7 @@ def train(
         machine.ask_determinism()
     machine.a_device_per_core()
     machine.keep_compiled(cache_folder() / "compiled")
-    if run.frozen_rep:
-        run = dataclasses.replace(run, frozen_rep=str(Path(run.frozen_rep).resolve()))
-    if run.env:
-        run = dataclasses.replace(run, env=imports.absolute(run.env))
-    if ":" in run.success:
-        run = dataclasses.replace(run, success=imports.absolute(run.success))
+    run = continuing.absolute(run)
     check_pair(run.rep, run.algo)  # before any data is downloaded or made
     if evaluator is None:
         check_evaluation(run)
@@ -115,6 +110,9 @@ def train(
     with ExitStack() as stack:
         record = stack.enter_context(directory.Store(out, run, facts, warn=warn, wait=wait))
         loop = TrainingLoop(policy.agent_for(run, dataclasses.asdict(facts.sizes)), run.seeds)
+        if (done := max(directory.steps(out), default=0)) > run.steps:
+            say(f"{out}: complete ({done:,} steps, more than the {run.steps:,} that were asked for)")
+            return out
         start = resume.restore(record, loop, run, goals or 0)
         record.owner.report(start.step, None, "compiling" if start.step < run.steps else "")
         if start.step == run.steps and not start.evaluations:

@@ -1,0 +1,50 @@
+"""Where a run is that a command asks for, so that the same command with more steps continues it.
+
+A preset derives from the number of steps how often a run is evaluated and logged. When a finished run is extended,
+what its user did not choose stays as it was: what is recorded is what a run of that length would have recorded.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from dualgoal import imports
+from dualgoal.errors import UserError
+from dualgoal.runs import config, directory
+from dualgoal.runs.config import Run
+
+
+def absolute(run: Run) -> Run:
+    """The same run for processes in other folders: paths in it do not depend on the current one."""
+    if run.frozen_rep:
+        run = dataclasses.replace(run, frozen_rep=str(Path(run.frozen_rep).resolve()))
+    if run.env:
+        run = dataclasses.replace(run, env=imports.absolute(run.env))
+    if ":" in run.success:
+        run = dataclasses.replace(run, success=imports.absolute(run.success))
+    return run
+
+
+def find(
+    run: Run, out: str | Path | None, left_open: Collection[str] = config.SCHEDULE, root: str | Path = "runs"
+) -> tuple[Run, Path]:
+    """The directory of a run (`out`, or one below `root`), and the run as it is recorded there, apart from its steps.
+
+    `left_open` are the fields that the user has not chosen. Where no directory holds this run, it is a new one, and
+    `train` says what is wrong if `out` holds another.
+    """
+    run = absolute(run)
+    usual = directory.default_folder(run, root)
+    for folder in [Path(out)] if out is not None else [usual, *_siblings(usual)]:
+        with contextlib.suppress(UserError):
+            before = directory.read_run(folder)
+            same = dataclasses.replace(run, **{name: getattr(before, name) for name in left_open})
+            if not config.differences(dataclasses.replace(before, steps=run.steps), same):
+                return same, folder
+    return run, usual if out is None else Path(out)
+
+
+def _siblings(folder: Path) -> Iterator[Path]:
+    """Runs of the same representation and algorithm, whose names differ in the id."""
+    yield from sorted(folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"))

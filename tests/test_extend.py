@@ -1,0 +1,166 @@
+"""A finished run is extended by asking for more steps: the same directory, the same id, the same bits."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from dualgoal.errors import UserError
+from dualgoal.paper import jobs
+from dualgoal.paper.tables import PlannedRun
+from dualgoal.runs import config, continuing, directory, overview, policy, training
+from dualgoal.runs.rows import EvalRow
+from tiny import make_data, record, tiny_run
+
+RUN = tiny_run(steps=40, eval_every=20, episodes=1)
+
+
+class Scorer:
+    """Scores each checkpoint by its step, without an environment."""
+
+    goals = 1
+
+    def __init__(self):
+        self.pending = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, path, step):
+        assert step in directory.steps(path)
+        self.pending.append(step)
+
+    def collect(self):
+        done, self.pending = self.pending, []
+        return [(step, [EvalRow(seed, step, 1, 100, step, 5.0) for seed in RUN.seeds]) for step in done]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def train(folder, out, steps, **changes):
+    run = dataclasses.replace(RUN, steps=steps, **changes)
+    return training.train(run, out, data_path=folder, evaluator=Scorer())
+
+
+@pytest.fixture(scope="module")
+def at_once(folder, tmp_path_factory):
+    return train(folder, tmp_path_factory.mktemp("at-once") / "run", 80)
+
+
+def test_an_extended_run_is_the_longer_run_bit_for_bit(folder, tmp_path, at_once, capsys):
+    for steps in (40, 60, 80):
+        train(folder, tmp_path / "a", steps)
+        assert directory.read_run(tmp_path / "a").steps == steps
+        assert overview.look(tmp_path / "a").state == "finished"
+    assert "resuming from step 60" in capsys.readouterr().out
+    assert record(tmp_path / "a") == record(at_once)
+    for name in ("run", "id", "check", "goals"):
+        assert directory.read_config(tmp_path / "a")[name] == directory.read_config(at_once)[name]
+
+
+def test_a_last_step_outside_of_the_schedule_leaves_its_rows_and_no_other_trace(folder, tmp_path, at_once):
+    train(folder, tmp_path / "a", 30)
+    train(folder, tmp_path / "a", 80)
+    extra = [row for row in directory.evaluations(tmp_path / "a") if row.step == 30]
+    assert len(extra) == len(RUN.seeds)
+    assert [row for row in directory.evaluations(tmp_path / "a") if row.step != 30] == directory.evaluations(at_once)
+    mine, theirs = record(tmp_path / "a"), record(at_once)
+    assert {name for name in theirs if mine[name] != theirs[name]} == {"eval.jsonl"} and mine.keys() == theirs.keys()
+
+
+def test_fewer_steps_than_it_has_change_nothing(folder, tmp_path, capsys):
+    train(folder, tmp_path / "a", 40)
+    before, settings = record(tmp_path / "a"), directory.read_config(tmp_path / "a")
+    train(folder, tmp_path / "a", 20)
+    assert "complete (40 steps, more than the 20 that were asked for)" in capsys.readouterr().out
+    assert record(tmp_path / "a") == before and directory.read_config(tmp_path / "a") == settings
+
+
+def test_a_number_that_was_too_large_can_be_taken_back(folder, tmp_path):
+    """10**6 steps are asked for by mistake and interrupted; the number that was meant then finishes the run."""
+    train(folder, tmp_path / "a", 40)
+    content = directory.read_config(tmp_path / "a")
+    content["run"]["steps"] = 10**6
+    content["check"] = config.check_of(content["run"])
+    (tmp_path / "a" / directory.CONFIG).write_text(json.dumps(content))
+    assert overview.look(tmp_path / "a").state == "unfinished"
+    train(folder, tmp_path / "a", 40)
+    assert directory.read_run(tmp_path / "a").steps == 40 and overview.look(tmp_path / "a").state == "finished"
+
+
+def test_the_number_of_steps_is_not_changed_by_hand(folder, tmp_path):
+    train(folder, tmp_path / "a", 20)
+    file = tmp_path / "a" / directory.CONFIG
+    file.write_text(file.read_text().replace('"steps": 20', '"steps": 30'))
+    with pytest.raises(UserError, match="edited after the run began"):
+        directory.read_run(tmp_path / "a")
+
+
+def test_a_run_whose_id_included_the_steps_is_continued(folder, tmp_path, monkeypatch, at_once):
+    """As version 0.1 wrote them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "id_of", config.check_of)
+        train(folder, tmp_path / "a", 40)
+    file = tmp_path / "a" / directory.CONFIG
+    content = json.loads(file.read_text())
+    del content["check"]
+    file.write_text(json.dumps(content))
+    assert directory.read_run(tmp_path / "a").id != content["id"] and policy.load(tmp_path / "a").step == 40
+    train(folder, tmp_path / "a", 80)
+    assert directory.read_config(tmp_path / "a")["formerly"] == [content["id"]]
+    assert policy.load(tmp_path / "a", step=40).step == 40 and policy.load(tmp_path / "a").step == 80
+    weights = "step-000000080.safetensors"
+    assert record(tmp_path / "a")[weights] == record(at_once)[weights]
+
+
+def write(path: Path, run) -> Path:
+    path.mkdir(parents=True)
+    (path / directory.CONFIG).write_text(json.dumps({"run": config.to_dict(run), "id": run.id}))
+    return path
+
+
+def test_the_same_command_with_more_steps_finds_the_run(tmp_path):
+    """Without --out; the schedule that the preset derived from fewer steps is kept, a chosen one is not."""
+    short, long = (tiny_run(steps=n, eval_every=n // 10, log_every=n // 10) for n in (1000, 2000))
+    assert continuing.find(long, None, root=tmp_path) == (long, directory.default_folder(long, tmp_path))
+    there = write(directory.default_folder(short, tmp_path), short)
+    run, path = continuing.find(long, None, root=tmp_path)
+    assert path == there and (run.steps, run.eval_every) == (2000, 100) and run.id == short.id
+    assert continuing.find(long, None, ("log_every",), tmp_path)[1] != there
+    assert continuing.find(long, there, ("log_every",))[0] == long, "training says what differs"
+    other = dataclasses.replace(long, lr=1e-3)
+    assert continuing.find(other, None, root=tmp_path)[1] == directory.default_folder(other, tmp_path)
+
+
+def planned(run) -> PlannedRun:
+    return PlannedRun("t", run.task, "orig", "orig", "gcbc", run.seeds, config.to_dict(run), run.id)
+
+
+def test_plans_see_by_their_steps_whether_a_run_is_finished(folder, tmp_path):
+    """A longer run fills a shorter plan with its first evaluations; a shorter one is extended; in one plan both are
+    separate runs, and a longer run without the evaluation that is asked for is left alone."""
+    long, short, odd = (planned(dataclasses.replace(RUN, steps=n)) for n in (80, 40, 50))
+    (job,) = jobs.locate([long], tmp_path)
+    train(folder, job.out, 40)
+    assert [j.status for j in jobs.locate([short], tmp_path)] == ["finished"]
+    (again,) = jobs.locate([long], tmp_path)
+    assert (again.out, again.status) == (job.out, "unfinished")
+    train(folder, job.out, 80)
+    assert [j.status for j in jobs.locate([long], tmp_path)] == ["finished"]
+    (filled,) = jobs.locate([short], tmp_path)
+    assert (filled.out, filled.status) == (job.out, "finished")
+    assert jobs.read_record(job.out, short).done == 40 and jobs.read_record(job.out, long).done == 80
+    both = jobs.locate([long, odd], tmp_path)
+    assert [j.status for j in both] == ["finished", "new"] and both[1].out.name == f"{job.out.name}-50"
