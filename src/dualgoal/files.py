@@ -12,12 +12,15 @@ import shutil
 import stat
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, ParamSpec, TypeVar
+from typing import IO, Any, ParamSpec, TypeVar
 
 from dualgoal.errors import UserError
+
+TOML_LIMIT = 1 << 20  # bytes of a file that people write by hand
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -296,3 +299,13 @@ def _lock_file(file: IO[bytes]) -> None:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The content of a TOML file that a user names; `what` says what is in such a file."""
+    try:
+        return tomllib.loads(read_bytes(path, TOML_LIMIT, follow=True).decode())
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; give a TOML file with {what}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not TOML ({error}); expected {what}") from error

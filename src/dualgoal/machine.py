@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from dualgoal.errors import UserError
+
 PACKAGES = ("dualgoal", "jax", "jaxlib", "equinox", "optax", "numpy", "mujoco", "ogbench", "gymnasium", "safetensors")
 
 
@@ -45,6 +47,22 @@ def commit() -> str | None:
     return head and head + ("+" if git("status", "--porcelain", "--untracked-files=no", str(here)) else "")
 
 
+def devices() -> list[typing.Any]:
+    """The devices JAX computes on, or one line where it has none, for instance because JAX_PLATFORMS asks for another
+    kind than this machine has."""
+    import jax
+
+    try:
+        return jax.local_devices()
+    except (RuntimeError, AssertionError) as problem:  # without NVIDIA's plugin, JAX only asserts that it is there
+        asked, reason = os.environ.get("JAX_PLATFORMS"), " ".join(str(problem).split())[:200]
+        what = f"JAX_PLATFORMS={asked}: JAX finds no such device here" if asked else "JAX finds no device"
+        cure = "unset it" if asked else "run 'dualgoal doctor'"
+        raise UserError(
+            f"{what}{f' ({reason})' if reason else ''}; {cure}, or for a GPU pip install 'dualgoal[cuda12]' (or cuda13)"
+        ) from problem
+
+
 @dataclass(frozen=True)
 class Hardware:
     """The devices JAX uses, the threads it computes with, and in which arithmetic; all of them can change bits."""
@@ -59,11 +77,9 @@ class Hardware:
     @classmethod
     def here(cls, precision: str) -> "Hardware":
         """This machine, computing in `precision`."""
-        import jax
-
-        device = jax.local_devices()[0]
+        device, *others = devices()
         system = f"{platform.system()} {platform.machine()}"
-        return cls(system, device.platform, device.device_kind, jax.local_device_count(), cores(), precision)
+        return cls(system, device.platform, device.device_kind, 1 + len(others), cores(), precision)
 
 
 Precision = typing.Literal["float32", "tf32", "bf16"]
@@ -73,11 +89,9 @@ PrecisionOption = typing.Literal["auto", "float32", "tf32", "bf16"]  # what user
 def arithmetic(precision: str, observation_shape: Sequence[int]) -> Precision:
     """The precision that `precision` means here: 'auto' is bf16 for vectors, where it was shown to lose nothing
     (docs/speed.md), on a GPU that computes in it."""
-    import jax
-
     if precision != "auto":
         return typing.cast(Precision, precision)
-    generation = str(getattr(jax.local_devices()[0], "compute_capability", "")).split(".")[0]  # of NVIDIA's GPUs
+    generation = str(getattr(devices()[0], "compute_capability", "")).split(".")[0]  # of NVIDIA's GPUs
     able = generation.isdigit() and int(generation) >= 8
     return "bf16" if able and len(observation_shape) == 1 else "float32"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from dualgoal import machine
 from dualgoal.cli.verb import Verb, show
+from dualgoal.errors import UserError
 
 GIB = 2**30
 _EXTRAS = {"tensorboardX": "track", "wandb": "track", "minari": "minari"}  # package: extra that installs it
@@ -29,12 +30,18 @@ class Doctor(Verb):
 
 def examine() -> dict[str, Any]:
     """Everything, as plain values; 'advice' holds a line for each thing to repair."""
+    devices, problem = [], None
+    try:
+        devices = _devices()
+    except UserError as error:
+        problem = str(error)
     found: dict[str, Any] = {
         "versions": machine.versions(),
         "extras": {name: machine.version(name) for name in _EXTRAS},
         "system": f"{platform.platform()} {platform.machine()}",
         "cores": machine.cores(),
-        "devices": _devices(),
+        "devices": devices,
+        "devices_problem": problem,
         "rendering": _rendering(),
         "memory": {"free_gib": _free_memory()},
         "disk": _disk(),
@@ -43,10 +50,8 @@ def examine() -> dict[str, Any]:
 
 
 def _devices() -> list[dict[str, Any]]:
-    import jax
-
     out = []
-    for device in jax.local_devices():
+    for device in machine.devices():
         try:
             stats = device.memory_stats() or {}
         except Exception:  # not every backend keeps statistics
@@ -102,8 +107,8 @@ def _disk() -> dict[str, Any]:
 
 
 def _advice(found: dict[str, Any]) -> list[str]:
-    lines = []
-    if all(device["platform"] == "cpu" for device in found["devices"]):
+    lines = [found["devices_problem"]] if found["devices_problem"] else []
+    if found["devices"] and all(device["platform"] == "cpu" for device in found["devices"]):
         if shutil.which("nvidia-smi"):
             lines.append("JAX does not use the NVIDIA GPU: pip install 'dualgoal[cuda12]' (or cuda13)")
         else:
@@ -129,7 +134,7 @@ def text(found: dict[str, Any]) -> str:
     """The examination for people."""
     versions = "  ".join(f"{name} {v or 'missing'}" for name, v in {**found["versions"], **found["extras"]}.items())
     room = lambda device: f", {device['free_gib']} GiB free" if device["free_gib"] else ""
-    devices = "; ".join(f"{device['platform']} {device['kind']}{room(device)}" for device in found["devices"])
+    devices = "; ".join(f"{device['platform']} {device['kind']}{room(device)}" for device in found["devices"]) or "none"
     rendering = "; ".join(f"{name} {state}" for name, state in found["rendering"]["backends"].items())
     lines = [
         f"versions   {versions}",

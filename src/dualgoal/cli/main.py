@@ -46,6 +46,7 @@ VERBS: dict[str, Entry] = {
     "list": Entry("listing:List", "List representations, algorithms, tasks or the paper's tables."),
     "demo": Entry("demo:Demo", "Make data, train, evaluate and report on a small maze, in a few minutes."),
     "doctor": Entry("doctor:Doctor", "Report versions, devices, rendering, memory and disk, and what to repair."),
+    "completion": Entry("completion:Completion", "Print a script that lets bash or zsh complete commands and options."),
     "theory": Entry("experiments:Theory", "Check the paper's theorems exactly on small finite processes."),
     "lightsout": Entry(
         "experiments:LightsOut", "Train DQN on Lights Out, the puzzle with exact distances.", resumes=True
@@ -111,8 +112,11 @@ def _failed(message: str) -> int:
 
 def run(words: list[str]) -> None:
     """Do what the words say."""
+    group = {name: entry for name, entry in VERBS.items() if name.startswith(f"{words[0]} ")} if words else {}
     if not words or words[0] in ("-h", "--help"):
-        print(usage())
+        print(usage(VERBS))
+    elif group and words[1:2] in (["-h"], ["--help"]):
+        print(usage(group, f"{words[0]} "))
     elif words[0] == "--version":
         from dualgoal import __version__
 
@@ -126,10 +130,10 @@ def run(words: list[str]) -> None:
         parsing.parse(verb, rest, f"dualgoal {name}", about, verb.defaults(rest)).run()
 
 
-def usage() -> str:
-    """The list of commands."""
-    lines = ["usage: dualgoal COMMAND ...  (dualgoal COMMAND --help lists its options)", ""]
-    return "\n".join(lines + [f"  {name:<14} {entry.summary}" for name, entry in VERBS.items()])
+def usage(verbs: dict[str, Entry], group: str = "") -> str:
+    """The list of commands, of all or of a group of them."""
+    lines = [f"usage: dualgoal {group}COMMAND ...  (dualgoal {group}COMMAND --help lists its options)", ""]
+    return "\n".join(lines + [f"  {name:<14} {entry.summary}" for name, entry in verbs.items()])
 
 
 def find(words: list[str]) -> tuple[str, list[str]]:
@@ -138,7 +142,7 @@ def find(words: list[str]) -> tuple[str, list[str]]:
         if " ".join(words[:size]) in VERBS:
             return " ".join(words[:size]), words[size:]
     group = [name for name in VERBS if name.split()[0] == words[0]]
-    if group and (len(words) == 1 or words[1] in ("-h", "--help")):
+    if group and len(words) == 1:
         raise UserError(f"{words[0]} needs one of: {', '.join(name.split()[1] for name in group)}")
     raise unknown("command", " ".join(words[:2]) if group else words[0], VERBS)
 

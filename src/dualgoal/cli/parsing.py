@@ -2,20 +2,72 @@
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from fractions import Fraction
 from typing import Any, TypeVar, get_type_hints
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from dualgoal.errors import UserError
 
 T = TypeVar("T")
 
+WHOLE = re.compile(r"[+-]?\d[\d_]*(\.\d*)?([eE][+-]?\d{1,2})?")
+RANGE = re.compile(r"(\d+)-(\d+)")
+LONGEST_RANGE = 10_000
+
 
 def unset(meaning: str, metavar: str | None = None) -> Any:
     """Annotation of an option that is None or empty unless given: what the help prints instead of that default."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {meaning})")
+
+
+def whole_number(text: str) -> int:
+    """A whole number as people write it: 1000000, 1_000_000, 1e6, 2.5e5."""
+    exact = Fraction(text.replace("_", "")) if WHOLE.fullmatch(text) and len(text) < 20 else None
+    if exact is None or exact.denominator != 1:
+        raise ValueError(f"invalid literal for int: {text!r}")
+    return int(exact)
+
+
+def whole_numbers(words: Sequence[str]) -> tuple[int, ...]:
+    """A list of whole numbers: 0 1 2, 0,1,2 or 0-2."""
+    found: list[int] = []
+    for word in filter(None, ",".join(words).split(",")):
+        ends = RANGE.fullmatch(word)
+        first, last = (int(end) for end in ends.groups()) if ends else (whole_number(word),) * 2
+        if not first <= last < first + LONGEST_RANGE:
+            raise ValueError(f"the range {word} is empty or longer than {LONGEST_RANGE:,}")
+        found += range(first, last + 1)
+    return tuple(found)
+
+
+NUMBERS = ConstructorRegistry()
+
+
+@NUMBERS.primitive_rule
+def _whole(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """How tyro reads whole numbers, and lists of them, everywhere on the command line."""
+    if info.type is int:
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="INT",
+            instance_from_str=lambda words: whole_number(words[0]),
+            is_instance=lambda value: type(value) is int,
+            str_from_instance=lambda value: [str(value)],
+        )
+    if info.type == tuple[int, ...]:
+        return PrimitiveConstructorSpec(
+            nargs="*",
+            metavar="INT ...",
+            instance_from_str=whole_numbers,
+            is_instance=lambda value: isinstance(value, tuple) and all(type(v) is int for v in value),
+            str_from_instance=lambda value: [str(v) for v in value],
+        )
+    return None
 
 
 def parse(cls: type[T], words: Sequence[str], command: str, description: str, default: T | None = None) -> T:
@@ -25,7 +77,7 @@ def parse(cls: type[T], words: Sequence[str], command: str, description: str, de
     if {"-h", "--help"} & set(words):
         words = ["--help"]  # tyro leaves out of its help the positional arguments that come before it
     with one_line_errors(command, known):
-        return tyro.cli(cls, prog=command, description=description, args=list(words), **settings)
+        return tyro.cli(cls, prog=command, description=description, args=list(words), registry=NUMBERS, **settings)
 
 
 def flags(cls: type, default: Any = None, prefix: str = "--") -> Iterator[str]:
@@ -88,7 +140,7 @@ def _name(argument: Any) -> str:
 def _not_of_its_type(name: str, message: str) -> str:
     """Python's words for a text that is no number, in ours."""
     for begin, expected in (("invalid literal for int", "a whole number"), ("could not convert string", "a number")):
-        if message.startswith(begin):
+        if begin in message:  # of an option that may be left out, among other words
             return f"{name} is {message.rpartition(': ')[2]}; expected {expected}"
     return f"{name}: {message}"
 

@@ -1,7 +1,8 @@
 """`dualgoal train`: a run with the paper's settings as defaults, and how to run it.
 
 Which options there are, and their defaults, depend on the task, the representation and the algorithm. A first look at
-the words finds those few; the settings they select become the defaults of `Train`, which is then parsed once.
+the words, and at the file that `--config` names, finds those few; the settings they select become the defaults of
+`Train`, which is then parsed once.
 """
 
 import argparse
@@ -12,9 +13,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import tyro
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, Suppress, arg
 
-from dualgoal.cli.parsing import unset
+from dualgoal.cli import run_file
+from dualgoal.cli.parsing import unset, whole_number
+from dualgoal.cli.run_file import RunFile
 from dualgoal.cli.verb import Verb
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
@@ -28,12 +31,18 @@ ALGO_HELP = (
     "Algorithm: a name (see: dualgoal list algos), MODULE:CLASS for one of your own, or none, which trains the "
     "representation alone."
 )
+CONFIG_HELP = (
+    "TOML file with options (see --print-config), or a run directory whose options to take. Options on the command "
+    "line override it."
+)
+FIRST = "the task comes first: dualgoal train TASK ... (see: dualgoal list tasks)"
 
 
 @dataclass(frozen=True)
 class Train(Run, Verb):
-    """An interrupted run resumes when the same command is given again. Defaults are the paper's settings for the
-    chosen task, representation and algorithm; the options listed below are those of the ones you name."""
+    """An interrupted run resumes when the same command is given again, and a finished one is extended when it is given
+    with more --steps. Defaults are the paper's settings for the chosen task, representation and algorithm; the options
+    listed below are those of the ones you name."""
 
     task: Annotated[Positional[str], arg(metavar="TASK", help=TASK_HELP)]
     rep_name: Annotated[str, arg(name="rep", metavar="NAME", help=REP_HELP)] = "dual"
@@ -43,7 +52,7 @@ class Train(Run, Verb):
     data: Annotated[Path | None, unset("cached, else downloaded, else generated", "PATH")] = None
     """Folder with TASK.npz and TASK-val.npz, or the training file."""
     out: Annotated[Path | None, unset("runs/TASK/REP-ALGO-ID", "PATH")] = None
-    """Run directory. A run that is already there is resumed."""
+    """Run directory. A run that is already there is resumed, or extended."""
     workers: Annotated[int | None, unset("half the cores; with an accelerator, all but one", "INT")] = None
     """Number of evaluation processes."""
     track: Annotated[tuple[Literal["tensorboard", "wandb"], ...], unset("none")] = ()
@@ -54,31 +63,60 @@ class Train(Run, Verb):
     """Train and evaluate on different cores (Linux)."""
     quiet: bool = False
     """Print nothing but problems."""
+    config_file: Annotated[
+        Path | None, arg(name="config", metavar="PATH", help=CONFIG_HELP, help_behavior_hint="(default: none)")
+    ] = None
+    print_config: bool = False
+    """Print all options as a file for --config, and do nothing else."""
+    dry_run: bool = False
+    """Print what would be trained, where, and how much memory it takes, and do nothing else."""
+    left_open: Suppress[tuple[str, ...]] = ()
+    for_task: Suppress[str] = ""
 
     @classmethod
     def defaults(cls, words: Sequence[str]) -> Self:
         """The settings for what the words choose, as far as they choose it."""
         chosen = choose(words)
+        file = run_file.read(chosen.config) if chosen.config else RunFile(Path())
+        chosen.task = chosen.task or file.options.get("task")
         if chosen.task is None and not {"-h", "--help"} & set(words):
-            raise UserError("the task comes first: dualgoal train TASK ... (see: dualgoal list tasks)")
-        base = _base(chosen)
+            raise UserError(FIRST)
+        base = _base(chosen, file)
         values: dict[str, Any] = {field.name: getattr(base, field.name) for field in dataclasses.fields(Run)}
-        values["task"] = tyro.MISSING  # it is required and has no default
+        if "task" not in file.options:
+            values["task"] = tyro.MISSING  # it is required and has no default
         values["rep_name"], values["algo_name"] = config.part_name("rep", base.rep), config.part_name("algo", base.algo)
-        return cls(**values)
+        values |= {name: Path(value) if name in ("data", "out") else value for name, value in file.how.items()}
+        values["track"] = tuple(values.get("track", ()))
+        given = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in words} | set(file.options)
+        values["left_open"] = tuple(name for name in config.SCHEDULE if name not in given)
+        return cls(**values, for_task=chosen.task or "")
 
     @property
     def configuration(self) -> Run:
         """What decides the result, without how it is run."""
+        if self.task != self.for_task:
+            raise UserError(FIRST)  # the settings above are for another
         return Run(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Run)})
 
     def run(self) -> None:
-        from dualgoal.runs import directory, training
+        from dualgoal.runs import continuing
 
-        run = self.configuration
+        run, out = continuing.find(self.configuration, self.out, self.left_open, also=self.config_file)
+        if self.print_config:
+            how = {name: getattr(self, name) for name in run_file.HOW if name != "source"}  # all it gave is spelled out
+            print(run_file.text(run, how))
+            return
+        if self.dry_run:
+            from dualgoal.runs import forecast
+
+            print(forecast.text(forecast.look_ahead(run, out, self.data, self.workers)))
+            return
+        from dualgoal.runs import training
+
         training.train(
-            run, self.out or directory.default_folder(run), data_path=self.data, workers=self.workers,
-            track_with=self.track, video=self.video, quiet=self.quiet, pin=self.separate_cores,
+            run, out, data_path=self.data, workers=self.workers, track_with=self.track, video=self.video,
+            quiet=self.quiet, pin=self.separate_cores,
         )  # fmt: skip
 
 
@@ -93,12 +131,16 @@ class Chosen(argparse.Namespace):
     frozen_rep: str | None
     data: str | None
     env: str | None
+    config: str | None
+
+
+DECIDE = ("rep", "algo", "steps", "source", "data", "env", "config")
 
 
 def choose(words: Sequence[str]) -> Chosen:
-    """A first look at the words: the task and seven options, nothing else. Tyro checks them all afterwards."""
+    """A first look at the words: the task and eight options, nothing else. Tyro checks them all afterwards."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("rep", "algo", "steps", "source", "data", "env"):
+    for name in DECIDE:
         first.add_argument(f"--{name}", nargs="?")  # a value that is missing is tyro's to complain about
     first.add_argument("--frozen-rep", "--frozen_rep", nargs="?")
     chosen, _ = first.parse_known_args(list(words), Chosen())
@@ -106,17 +148,38 @@ def choose(words: Sequence[str]) -> Chosen:
     return chosen
 
 
-def _base(chosen: Chosen) -> Run:
-    """The paper's settings; for a task that is not in the paper, the library's defaults."""
+def _base(chosen: Chosen, file: RunFile) -> Run:
+    """The paper's settings, or the library's defaults for a task that is not in the paper, changed by the file."""
     from dualgoal.runs import directory
 
-    frozen = directory.read_run(Path(chosen.frozen_rep)).rep if chosen.frozen_rep else None
-    rep = chosen.rep or "dual" if frozen is None else config.part_name("rep", frozen)
-    task, algo, source = chosen.task or "cube-single-play-v0", chosen.algo or "gcivl", chosen.source or "paper"
-    steps = int(chosen.steps) if chosen.steps and chosen.steps.isdecimal() else None
-    if task in tasks.TASKS or not chosen.data:  # without data, an unknown task is an error that names the nearest one
-        run = settings.preset(task, rep, algo, source=source, **({} if steps is None else {"steps": steps}))
-    else:
-        options = {} if steps is None else {"steps": steps}
-        run = settings.own(task, rep, algo, has_env=chosen.env is not None, **options)
-    return run if frozen is None else dataclasses.replace(run, rep=frozen)
+    stage = chosen.frozen_rep or file.options.get("frozen_rep")
+    frozen = directory.read_run(Path(stage)).rep if stage else None
+    rep = chosen.rep or file.names.get("rep", "dual") if frozen is None else config.part_name("rep", frozen)
+    algo, source = chosen.algo or file.names.get("algo", "gcivl"), chosen.source or file.how.get("source", "paper")
+    task, has_data = chosen.task or "cube-single-play-v0", bool(chosen.data or file.how.get("data"))
+    has_env = bool(chosen.env or file.options.get("env"))
+    steps = {} if chosen.steps is None else _number_of_steps(chosen.steps)
+
+    def made(**options: Any) -> Run:
+        if task in tasks.TASKS or not has_data:  # without data, an unknown task is an error that names the nearest one
+            run = settings.preset(task, rep, algo, source=source, **options)
+        else:
+            run = settings.own(task, rep, algo, has_env=has_env, **options)
+        return run if frozen is None else dataclasses.replace(run, rep=frozen)
+
+    run = made(**steps)
+    options = file.options_for({"rep": rep, "algo": algo})
+    if not options:
+        return run
+    try:
+        return made(**{name: value for name, value in (options | steps).items() if name != "task"})
+    except UserError as problem:
+        raise UserError(f"{file.path}: {str(problem).replace('run.', '', 1)}") from problem
+
+
+def _number_of_steps(text: str) -> dict[str, int]:
+    """What a preset needs to know of --steps; a text that is no number is tyro's to complain about."""
+    try:
+        return {"steps": whole_number(text)}
+    except ValueError:
+        return {}

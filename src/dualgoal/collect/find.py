@@ -25,11 +25,10 @@ def find_data(task: str, say: Say) -> Path:
 
     Data are generated only where no server can be reached: whoever has a full disk wants to hear of it.
     """
-    downloads, generated = (cache_folder() / name for name in ("datasets", "generated"))
-    for folder in (downloads, generated):
-        if DatasetFiles(folder, task).train.is_file():
-            say(f"data for {task}: cached in {folder}")
-            return folder
+    downloads, generated = _folders()
+    if (folder := cached(task)) is not None:
+        say(f"data for {task}: cached in {folder}")
+        return folder
     known = tasks.get(task)
     say(f"data for {task}: downloading (or give --data)")
     try:
@@ -39,3 +38,12 @@ def find_data(task: str, say: Say) -> Path:
             raise
         say(f"{problem}; generating {known.episodes} episodes instead")
     return generate.generate_dataset(task, known.episodes, generated).parent
+
+
+def cached(task: str) -> Path | None:
+    """The folder of the cache that holds a task's data."""
+    return next((folder for folder in _folders() if DatasetFiles(folder, task).train.is_file()), None)
+
+
+def _folders() -> tuple[Path, Path]:
+    return cache_folder() / "datasets", cache_folder() / "generated"

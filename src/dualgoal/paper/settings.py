@@ -84,7 +84,7 @@ def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides
         for key in ((algo, rep, None), (algo, rep, task)):
             settings |= CODE_EXCEPTIONS.get(key, {})
     settings |= overrides
-    every = max(1, int(settings["steps"]) // EVALUATIONS[line.pixels])
+    every = max(1, _whole(settings["steps"]) // EVALUATIONS[line.pixels])
     settings = {"eval_every": every, "save_every": every, "log_every": min(5_000, every)} | settings
     return _run(task, rep, algo, settings)
 
@@ -95,10 +95,18 @@ def own(task: str, rep: str, algo: str, has_env: bool = False, **overrides: Any)
     from dualgoal.envs.registry import exists
 
     _known(rep, algo, "paper")
-    steps = int(overrides.get("steps", 1_000_000))
-    every = max(1, steps // 10)
+    steps = overrides.get("steps", 1_000_000)
+    every = max(1, _whole(steps) // 10)
     schedule = {"steps": steps, "eval_every": every, "save_every": every, "log_every": min(5000, every)}
     return _run(task, rep, algo, schedule | {"episodes": 50 if has_env or exists(task) else 0} | overrides)
+
+
+def _whole(steps: Any) -> int:
+    """The number of steps, for what is derived from it. It may be anything that a file says."""
+    whole = isinstance(steps, int | float) and not isinstance(steps, bool) and steps == steps // 1
+    if not whole:
+        raise errors.UserError(f"steps is {steps!r}; expected a whole number")
+    return int(steps)
 
 
 def _shared(line: tasks.Task) -> dict[str, Any]:

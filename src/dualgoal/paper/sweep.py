@@ -16,7 +16,6 @@ lr = [3e-4, 1e-3]
 import dataclasses
 import itertools
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,14 +27,13 @@ from dualgoal import errors, registry
 from dualgoal.engine.items import Say
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
-from dualgoal.files import read_bytes, write_atomic
+from dualgoal.files import read_toml, write_atomic
 from dualgoal.paper import families, jobs, settings, stats
 from dualgoal.paper.jobs import Job, Means
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config
 from dualgoal.runs.config import Run
 
-LIMIT = 1 << 20  # bytes of a sweep's file
 KEYS = ("tasks", "reps", "algos", "seeds", "options", "grid")
 
 
@@ -55,12 +53,7 @@ class Sweep:
 def read(path: str | Path) -> Sweep:
     """A sweep from a file; whatever is wrong with it is one line."""
     path = Path(path)
-    try:
-        content = tomllib.loads(read_bytes(path, LIMIT, follow=True).decode())
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; give a TOML file with the lists of a sweep") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not TOML ({error}); see docs/cluster.md for an example") from error
+    content = read_toml(path, "the lists of a sweep (see docs/cluster.md)")
     for name in content:
         if name not in KEYS:
             raise UserError(f"{path}: {errors.unknown('key', name, KEYS)}")

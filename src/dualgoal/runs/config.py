@@ -260,6 +260,8 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
         return None
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
+    if kind is int and isinstance(value, float) and value.is_integer():  # 1e6 in a TOML file
+        return int(value)
     if isinstance(kind, type) and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     raise UserError(f"{where} is {value!r}; expected {getattr(kind, '__name__', kind)}")

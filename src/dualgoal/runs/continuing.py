@@ -27,16 +27,22 @@ def absolute(run: Run) -> Run:
 
 
 def find(
-    run: Run, out: str | Path | None, left_open: Collection[str] = config.SCHEDULE, root: str | Path = "runs"
+    run: Run,
+    out: str | Path | None,
+    left_open: Collection[str] = config.SCHEDULE,
+    root: str | Path = "runs",
+    also: str | Path | None = None,
 ) -> tuple[Run, Path]:
-    """The directory of a run (`out`, or one below `root`), and the run as it is recorded there, apart from its steps.
+    """The directory of a run (`out`, else `also` or one below `root`), and the run as it is recorded there, apart from
+    its steps.
 
     `left_open` are the fields that the user has not chosen. Where no directory holds this run, it is a new one, and
     `train` says what is wrong if `out` holds another.
     """
     run = absolute(run)
     usual = directory.default_folder(run, root)
-    for folder in [Path(out)] if out is not None else [usual, *_siblings(usual)]:
+    others = [*([] if also is None else [Path(also)]), usual, *_siblings(usual)]
+    for folder in [Path(out)] if out is not None else others:
         with contextlib.suppress(UserError):
             before = directory.read_run(folder)
             same = dataclasses.replace(run, **{name: getattr(before, name) for name in left_open})

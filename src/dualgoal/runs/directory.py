@@ -322,9 +322,14 @@ def choose_seeds(path: Path, run: Run, seeds: Sequence[int] | None = None) -> tu
     return tuple(seeds or run.seeds)
 
 
-def _require_same(path: Path, before: Recorded, run: Run, facts: RunFacts, warn: Callable[[str], None]) -> None:
-    if changed := config.differences(dataclasses.replace(before.run, steps=run.steps), run):
+def require_same_run(path: Path, before: Run, run: Run) -> None:
+    """Raise if the directory of one run is to be used for another. The number of steps may differ."""
+    if changed := config.differences(dataclasses.replace(before, steps=run.steps), run):
         raise UserError(f"{path}: holds a run with another configuration ({'; '.join(changed)}); choose another --out")
+
+
+def _require_same(path: Path, before: Recorded, run: Run, facts: RunFacts, warn: Callable[[str], None]) -> None:
+    require_same_run(path, before.run, run)
     old, new = before.facts.dataset.sha256, facts.dataset.sha256
     if old != new:
         raise UserError(f"{path}: trained on other data (SHA-256 {old}, now {new}); give that --data or another --out")

@@ -1,0 +1,111 @@
+"""A run as a TOML file: `train --print-config` prints one, `train --config` reads it.
+
+task = "cube-single-play-v0"
+seeds = [0, 1]
+steps = 200_000
+out = "runs/cube"   # also how to run it: data, out, workers, track, video, separate_cores, quiet, source
+
+[rep]
+name = "dual"       # or at the top: rep = "dual"
+dim = 64
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dualgoal.errors import UserError, unknown
+from dualgoal.files import read_toml
+from dualgoal.runs import config, directory
+from dualgoal.runs.config import Run
+
+# How a run is carried out, which does not change it, and the type of each in a file.
+HOW: dict[str, type] = {
+    "data": str, "out": str, "workers": int, "track": list, "video": bool, "separate_cores": bool, "quiet": bool,
+    "source": str,
+}  # fmt: skip
+PARTS = ("rep", "algo")
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """What a file says: the names of the two parts, options of the run (those of its parts behind a dot), and how to
+    carry it out. Nothing is checked that a run checks itself."""
+
+    path: Path
+    names: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    how: Mapping[str, Any] = field(default_factory=dict)
+
+    def options_for(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """The options for parts of these names: those of another part in the file mean nothing to them."""
+        other = [f"{kind}." for kind in PARTS if self.names.get(kind) not in (None, names[kind])]
+        return {name: value for name, value in self.options.items() if not name.startswith(tuple(other))}
+
+
+def read(path: str | Path) -> RunFile:
+    """A TOML file, or the configuration of a run directory."""
+    path = Path(path).expanduser()
+    content = _of_directory(path) if path.is_dir() else read_toml(path, "the options of a run")
+    known = [f.name for f in dataclasses.fields(Run)]
+    names: dict[str, str] = {}
+    options: dict[str, Any] = {}
+    for name, value in content.items():
+        if name in PARTS and isinstance(value, str):
+            names[name] = value
+        elif name in PARTS and isinstance(value, dict):
+            options |= {f"{name}.{option}": v for option, v in value.items() if option != "name"}
+            names |= {name: value["name"]} if isinstance(value.get("name"), str) else {}
+        elif name == "task" and not isinstance(value, str):
+            raise UserError(f"{path}: task is {json.dumps(value, default=str)}; expected {_kinds[str]}")
+        elif name in known or name.partition(".")[0] in PARTS and "." in name:
+            options[name] = value
+        elif name not in HOW:
+            raise UserError(f"{path}: {unknown('key', name, [*known, *HOW])}")
+        elif not isinstance(value, HOW[name]) or (HOW[name] is int and isinstance(value, bool)):
+            raise UserError(f"{path}: {name} is {json.dumps(value, default=str)}; expected {_kinds[HOW[name]]}")
+    return RunFile(path, names, options, {name: content[name] for name in HOW if name in content})
+
+
+def _of_directory(path: Path) -> dict[str, Any]:
+    """A run's own configuration, and its data if they are still where they were."""
+    recorded = directory.read(path)
+    file = recorded.facts.dataset.file
+    return config.to_dict(recorded.run) | ({"data": file} if file and Path(file).is_file() else {})
+
+
+_kinds = {str: "a text in quotes", int: "a whole number", list: "a list", bool: "true or false"}
+
+
+def text(run: Run, how: Mapping[str, Any]) -> str:
+    """The file that gives this run, and how it is carried out as far as that was chosen."""
+    values = config.to_dict(run)
+    chosen = {name: _plain(value) for name, value in how.items() if value not in (None, False, ())}
+    top = {name: value for name, value in values.items() if not isinstance(value, dict)}
+    lines = [f"# dualgoal train --config FILE: run {run.id}", *_lines(top | chosen)]
+    for kind in PARTS:
+        lines += ["", *_table(kind, values[kind])]
+    return "\n".join(lines)
+
+
+def _table(name: str, values: Mapping[str, Any]) -> list[str]:
+    inner = [_table(f"{name}.{key}", value) for key, value in values.items() if isinstance(value, dict)]
+    own = {key: value for key, value in values.items() if not isinstance(value, dict)}
+    return [f"[{name}]", *_lines(own), *(line for table in inner for line in ["", *table])]
+
+
+def _lines(values: Mapping[str, Any]) -> list[str]:
+    """TOML has no null: what is None is left out, which means the same."""
+    return [f"{name} = {_toml(value)}" for name, value in values.items() if value is not None]
+
+
+def _toml(value: Any) -> str:
+    """TOML writes numbers, texts, lists and truth values as JSON does, but for 1e-05, which both read."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,131 @@
+"""What a training command would do: `train --dry-run`. Files are only looked at, and only their headers where possible.
+
+Whatever training would refuse before its first step is refused here in the same words.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualgoal import machine
+from dualgoal.agent import check_pair
+from dualgoal.collect.find import cached
+from dualgoal.data import checks, npz, paths
+from dualgoal.runs import config, directory, memory, policy, training, world
+from dualgoal.runs.config import Run
+from dualgoal.runs.facts import Sizes
+from dualgoal.runs.memory import Memory
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A dataset as its file describes it."""
+
+    path: Path
+    sizes: Sizes
+    arrays: dict[str, jax.ShapeDtypeStruct]
+    episodes: int
+
+    @property
+    def rows(self) -> int:
+        return self.arrays["observations"].shape[0]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A run, where it would be trained, on what, and with how much memory; None where data are not here yet."""
+
+    run: Run
+    out: Path
+    done: int  # steps that are saved there
+    data: DataFile | None
+    memory: Memory | None
+    room: int
+    workers: int
+
+
+def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int | None = None) -> Forecast:
+    """Find out all of it without writing anything."""
+    if workers is not None:
+        config.check_range("workers", workers, 1)
+    check_pair(run.rep, run.algo)
+    training.check_evaluation(run)
+    machine.a_device_per_core()
+    done = 0
+    if (out / directory.CONFIG).exists():
+        directory.require_same_run(out, directory.read_run(out), run)
+        done = max(directory.steps(out), default=0)
+    folder = data_path if data_path is not None else cached(run.task)
+    data = None if folder is None else look_at(Path(folder).expanduser(), run.task)
+    needed = None
+    if data is not None:
+        agent = policy.agent_for(run, dataclasses.asdict(data.sizes))
+        needed = memory.estimate(agent, len(run.seeds), data.arrays, data.episodes)
+    count = workers or training.default_workers(machine.devices()[0].platform, None)
+    return Forecast(run, out, done, data, needed, memory.room(), count if run.eval_steps else 0)
+
+
+def look_at(path: Path, task: str) -> DataFile:
+    """Shapes and episodes of a dataset."""
+    file = paths.find(path, task, "train")
+    with npz.Archive(file) as archive:
+        checks.members(archive)
+        found = {
+            name: archive.members[name] for name in ("observations", "actions", "goals") if name in archive.members
+        }
+        episodes = int(np.count_nonzero(archive.read("terminals")))
+        discrete = len(found["actions"].shape) == 1
+        width = int(archive.read("actions").max()) + 1 if discrete else found["actions"].shape[1]
+    kind = lambda member: (
+        member.dtype if member.dtype == np.uint8 else jnp.int32 if discrete and member.key == "actions" else jnp.float32
+    )
+    arrays = {name: jax.ShapeDtypeStruct(member.shape, kind(member)) for name, member in found.items()}
+    goal = arrays["goals"].shape[1:] if "goals" in arrays else ()
+    return DataFile(file, Sizes(arrays["observations"].shape[1:], width, discrete, goal), arrays, episodes)
+
+
+def text(seen: Forecast) -> str:
+    """A forecast for people."""
+    run, names = seen.run, [config.part_name("rep", seen.run.rep), config.part_name("algo", seen.run.algo)]
+    todo = f"steps {seen.done:,} to {run.steps:,}" if seen.done < run.steps else f"complete ({seen.done:,} steps)"
+    lines = [
+        f"run         {run.task}  {' + '.join(names)}  seeds {' '.join(map(str, run.seeds))}",
+        f"id          {run.id}",
+        f"directory   {seen.out} ({'new' if not seen.done else 'exists'})",
+        f"training    {todo}, batches of {run.batch_size:,}",
+        f"evaluation  {_evaluation(seen)}",
+    ]
+    if seen.data is None or seen.memory is None:
+        return "\n".join([*lines, "data        not here: downloaded, or generated where that fails (or give --data)"])
+    sizes, needed = seen.data.sizes, seen.memory
+    actions = f"{sizes.action_dim} discrete actions" if sizes.discrete else f"actions of {sizes.action_dim} numbers"
+    shapes = f"observations {_shape(sizes.observation_shape)}, goals {_shape(sizes.goal)}, {actions}"
+    mib = {name: f"{getattr(needed, name) / MIB:,.0f}" for name in ("data", "state", "step", "total")}
+    where = f" on each of {needed.devices} devices" if needed.devices > 1 else ""
+    return "\n".join([
+        *lines,
+        f"data        {seen.data.path}: {seen.data.rows:,} rows, {seen.data.episodes:,} episodes",
+        f"sizes       {shapes}; {needed.parameters:,} parameters per seed",
+        f"memory      about {mib['total']} MiB of {seen.room / MIB:,.0f} free: data {mib['data']}, then{where} "
+        f"parameters and optimiser {mib['state']}, a step {mib['step']}",
+    ])  # fmt: skip
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _evaluation(seen: Forecast) -> str:
+    run = seen.run
+    if not run.eval_steps:
+        return "none"
+    kind, count = world.source(run)
+    goals = f"{count} goals" if count else f"the goals of {run.eval_goals}" if kind == "file" else "every goal"
+    times = len(run.eval_steps)
+    return f"{times} time{'s' * (times > 1)}, {goals} x {run.episodes} episodes per seed, in {seen.workers} processes"

@@ -1,0 +1,103 @@
+"""How much memory a run needs on its devices, computed from shapes alone: nothing is allocated and nothing compiled.
+
+What a step holds is found by walking through its operations in order and adding up what is still needed. A compiler
+fuses and reorders operations, so its own figure is another, by less than a third where it was compared
+(docs/everyday.md).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from dualgoal import machine
+from dualgoal.agent import Agent
+from dualgoal.loop import devices_used
+from dualgoal.streams import Transitions
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one device, and how many parameters one seed has."""
+
+    data: int
+    state: int  # parameters, target networks and optimiser of the device's seeds
+    step: int  # what a gradient step holds besides them, at most
+    parameters: int
+    devices: int  # that share the seeds; those of a CPU also share one memory
+
+    @property
+    def total(self) -> int:
+        """Bytes that must be free: on each device of a GPU, in all on a CPU."""
+        shared = jax.default_backend() == "cpu"
+        return self.data + (self.state + self.step) * (self.devices if shared else 1)
+
+
+def estimate(agent: Agent, seeds: int, data: Mapping[str, np.ndarray | jax.ShapeDtypeStruct], episodes: int) -> Memory:
+    """The memory that training `agent` for so many seeds needs, on a dataset of these arrays (`observations`, `actions`
+    and perhaps `goals`) and episodes, on this machine's devices."""
+    arrays = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in data.items()}
+    index = jax.ShapeDtypeStruct((episodes,), jnp.int32)
+    rows = Transitions(arrays["observations"], arrays["actions"], index, index, arrays.get("goals"))
+    key = jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), jnp.uint32))
+    state = jax.eval_shape(agent.init, key)
+    step = jax.make_jaxpr(agent.update)(state, rows, key)
+    devices = devices_used(seeds, jax.local_device_count())
+    each = seeds // devices
+    # Seeds take turns on a CPU and with images (loop.py); elsewhere a device takes a step of all its seeds at once.
+    at_once = 1 if agent.spec.pixels or jax.default_backend() == "cpu" else each
+    held = peak(step.jaxpr) - _bytes(rows)  # with a second state: the loop holds that of before and that of after
+    parameters = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(state.params))
+    return Memory(_bytes(rows), each * _bytes(state), at_once * held, parameters, devices)
+
+
+def room() -> int:
+    """Bytes that a device has left, as far as it says so, else the machine."""
+    found = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in found:
+        return int(found["bytes_limit"]) - int(found.get("bytes_in_use", 0))
+    return machine.free_memory()
+
+
+def peak(jaxpr: Any) -> int:
+    """The most bytes that are in use while these operations are done one after the other, arguments included."""
+    last: dict[Any, int] = {}
+    for i, operation in enumerate(jaxpr.eqns):
+        last |= {x: i for x in operation.invars if isinstance(x, core.Var)}
+    last |= {x: len(jaxpr.eqns) for x in (*jaxpr.invars, *jaxpr.constvars, *jaxpr.outvars) if isinstance(x, core.Var)}
+    ends: dict[int, list[Any]] = {}
+    for x, i in last.items():
+        ends.setdefault(i, []).append(x)
+    now = most = sum(_size(x) for x in (*jaxpr.invars, *jaxpr.constvars))
+    for i, operation in enumerate(jaxpr.eqns):
+        made = sum(_size(x) for x in operation.outvars)
+        inside = max((peak(inner) - _arguments(inner) for inner in _inner(operation)), default=0)
+        most = max(most, now + max(made, inside))
+        now += sum(_size(x) for x in operation.outvars if x in last)
+        now -= sum(_size(x) for x in ends.get(i, ()))
+    return most
+
+
+def _inner(operation: Any) -> list[Any]:
+    """The programs that an operation runs: of calls, branches and loops."""
+    found = [v for value in operation.params.values() for v in (value if isinstance(value, tuple | list) else [value])]
+    return [getattr(v, "jaxpr", v) for v in found if isinstance(v, core.ClosedJaxpr | core.Jaxpr)]
+
+
+def _arguments(jaxpr: Any) -> int:
+    return sum(_size(x) for x in (*jaxpr.invars, *jaxpr.constvars))
+
+
+def _size(x: Any) -> int:
+    return _bytes(x.aval)
+
+
+def _bytes(tree: Any) -> int:
+    shapes = [leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")]
+    width = lambda leaf: leaf.dtype.itemsize if hasattr(leaf.dtype, "itemsize") else 8
+    return sum(math.prod(leaf.shape) * width(leaf) for leaf in shapes)
