@@ -131,7 +131,10 @@ def test_broken_directories_give_a_page_and_no_traceback(tmp_path):
     )
     assert "half" in page and "config.json: is not UTF-8 text" in page and "&#x27;rep&#x27; is []" in page
     assert "no such directory" in more.read_text() and "not a directory" in more.read_text()
-    nothing = report.write_report([tmp_path / "nowhere"], tmp_path / "n.html").read_text()
+    with pytest.raises(UserError, match="nowhere: not a run directory"):
+        report.write_report([tmp_path / "nowhere"], tmp_path / "n.html")
+    (tmp_path / "empty" / "config.json").write_text("nonsense")
+    nothing = report.write_report([tmp_path / "empty"], tmp_path / "n.html").read_text()
     assert "No run could be read." in nothing
     with pytest.raises(UserError, match="no run to report on"):
         report.write_report([], tmp_path / "x.html")

@@ -33,6 +33,7 @@ VERBS: dict[str, Entry] = {
         "train:Train", "Train a goal representation and a policy, and evaluate the policy as it learns.", resumes=True
     ),
     "eval": Entry("results:Eval", "Evaluate a checkpoint of a run."),
+    "compare": Entry("results:Compare", "Compare runs of the same task with each other, with intervals."),
     "report": Entry("results:Report", "Write one self-contained HTML file about one or more runs."),
     "export": Entry("results:Export", "Write goal encoder and policy as safetensors, with a JSON file next to it."),
     "reproduce": Entry("results:Reproduce", "Train the runs of a table of the paper and print it.", resumes=True),
@@ -61,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status(list(argv))
     words = sys.argv[1:]
     outputs = terminal.protect_output()
+    terminal.shorten_warnings()
     terminal.protect_interrupts(farewell("stopped", words))
     if words and words[0] in VERBS and VERBS[words[0]].resumes:
         terminal.protect_preemption(farewell("stopped", words))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -15,7 +15,8 @@ from dualgoal.machine import PrecisionOption
 
 @dataclass(frozen=True)
 class Eval(Verb):
-    """The same checkpoint and options give the same numbers."""
+    """The same checkpoint and options give the same numbers. They are also written to RUN/measured.jsonl, where report
+    and compare find them."""
 
     run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
     """Run directory."""
@@ -37,6 +38,8 @@ class Eval(Verb):
     """Film one more episode per goal into RUN/videos."""
     random: bool = False
     """Act uniformly at random instead, for comparison."""
+    record: bool = True
+    """Write the rows to RUN/measured.jsonl, where report and compare find them."""
     json: bool = False
     """Print the rows as JSON."""
 
@@ -46,9 +49,29 @@ class Eval(Verb):
         rows = evaluation.evaluate(
             self.run_path, step=self.step, episodes=self.episodes, goal_noise=self.goal_noise,
             action_noise=self.action_noise, seeds=self.seeds or None, eval_seed=self.eval_seed, workers=self.workers,
-            video=self.video, random=self.random,
+            video=self.video, random=self.random, record=self.record,
         )  # fmt: skip
         show([row.to_json() for row in rows] if self.json else rows, self.json, evaluation.text)
+
+
+@dataclass(frozen=True)
+class Compare(Verb):
+    """Success per goal and overall, with intervals over seeds, and how much each run differs from the first."""
+
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN RUN ...", help_behavior_hint="(required)")]
+    """Run directories, of the same task."""
+    rows: Literal["training", "eval"] = "training"
+    """training: the mean of the last three evaluations during training. eval: the newest of dualgoal eval."""
+    until: Annotated[int | None, unset("the end", "STEP")] = None
+    """Leave out evaluations after this step, to compare a long run with a shorter one."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        from dualgoal.paper import pairwise
+
+        found = pairwise.compare(self.runs, rows=self.rows, until=self.until)
+        show(found.to_json() if self.json else found, self.json, pairwise.text)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from types import FrameType
 from typing import Any
 
-from dualgoal.errors import Preempted
+from dualgoal.errors import Preempted, printable
 from dualgoal.runs.interruption import FROM_SCHEDULERS, INTERRUPTED, PREEMPTED
 
 RETRY_SECONDS = 0.02
@@ -105,6 +106,18 @@ def protect_preemption(farewell: str) -> None:
     for number in FROM_SCHEDULERS:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, leave)
+
+
+def shorten_warnings() -> None:
+    """Print our own warnings as one line, without the place in the source and the line that is there."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
+        if category.__module__.startswith("dualgoal."):
+            print(f"dualgoal: {printable(str(message))}", file=sys.stderr)
+        else:
+            otherwise(message, category, *place, **rest)
+
+    otherwise, warnings.showwarning = warnings.showwarning, show
 
 
 def importing(frame: FrameType | None) -> bool:

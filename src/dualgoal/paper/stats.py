@@ -6,6 +6,7 @@ no bootstrap that resamples within strata, so that one is written here. The rule
 """
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -120,7 +121,9 @@ def welch_interval(x: np.ndarray, y: np.ndarray, level: float = LEVEL) -> Interv
     error = math.hypot(scipy.stats.sem(x), scipy.stats.sem(y))
     if error == 0:  # no spread on either side, for which SciPy has no degrees of freedom
         return gap, gap
-    freedom = math.floor(scipy.stats.ttest_ind(x, y, equal_var=False).df)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a side without spread, which is not a mistake here
+        freedom = math.floor(scipy.stats.ttest_ind(x, y, equal_var=False).df)
     low, high = scipy.stats.t.interval(level, freedom, loc=gap, scale=error)
     return float(low), float(high)
 

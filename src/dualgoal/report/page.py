@@ -39,7 +39,10 @@ def write_report(
         raise UserError("no run to report on; give one or more run directories")
     command = ["dualgoal", "report", *map(str, runs), "--out", str(out)]
     command += [] if data_path is None else ["--data", str(data_path)]
-    page = build(_expand(runs), title=title, command=shlex.join(command), data_path=data_path, explore=explore)
+    paths = _expand(runs)
+    if not any((path / "config.json").exists() for path in paths):
+        raise UserError(f"{paths[0]}: not a run directory (no config.json), nor a folder with one; give a run's --out")
+    page = build(paths, title=title, command=shlex.join(command), data_path=data_path, explore=explore)
     target = Path(out)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -133,6 +136,8 @@ def _parts(
         parts.append(("distances", "Learned distances", join([_how(), shown])))
     if any(run.view.evaluations for run in runs):
         parts.append(("goals", "Success per goal", sections.per_goal(runs)))
+    if any(run.view.measured for run in runs):
+        parts.append(("measured", "Evaluated again", sections.measured_later(runs)))
     filled = [comparison.fill_table(name, found) for name in tables.TABLES if name in {r.table for r in found}]
     filled = [table for table in filled if table.has_measurements()]
     if filled:

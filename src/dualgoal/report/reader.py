@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dualgoal.jsons import Row
-from dualgoal.runs import config, directory
+from dualgoal.runs import config, directory, measured
 from dualgoal.runs.config import Run
+from dualgoal.runs.measured import Measured
 from dualgoal.runs.rows import EvalRow, Scores, scores
 
 DEEPEST = 8  # levels of nested settings that get names of their own
@@ -25,6 +26,7 @@ KNOWN = {
     directory.METRICS,
     directory.EVALUATIONS,
     directory.NOISY_EVALUATIONS,
+    measured.FILE,
     directory.TIMING,
     directory.CHECKPOINTS,
     *directory.OF_THE_OWNER,
@@ -44,6 +46,7 @@ class RunView:
     config: Mapping[str, Any]
     evaluations: tuple[EvalRow, ...]
     metrics: tuple[Row, ...]
+    measured: tuple[Measured, ...] = ()  # by `dualgoal eval`
 
     @property
     def task(self) -> str:
@@ -84,7 +87,7 @@ def read(path: str | Path) -> tuple[RunView | None, list[str]]:
     if not found.metrics:
         problems.append(f"no losses to show ({directory.METRICS} is missing or empty)")
     problems += _foreign(path)
-    return RunView(path, found.run, found.config, found.evaluations, found.metrics), problems
+    return RunView(path, found.run, found.config, found.evaluations, found.metrics, found.measured), problems
 
 
 def _foreign(path: Path) -> list[str]:

@@ -21,6 +21,8 @@ from dualgoal.paper.tables import Number, PlannedRun
 from dualgoal.report.curves import Named, chart
 from dualgoal.report.html import Markup, join, tag
 from dualgoal.report.reader import RunView, flat
+from dualgoal.runs import measured
+from dualgoal.runs.rows import success_by_seed
 
 FILM_LIMIT = 24 << 20  # bytes of video in one page
 MAX_POINTS = 200  # of a loss curve
@@ -124,6 +126,23 @@ def per_goal(runs: Sequence[Shown]) -> Markup:
         rows.append([cell(run.view.task), cell(run.label), *(_bar(means.get(goal)) for goal in goals)])
     heads = ["task", "run", *(f"goal {goal}" for goal in goals)]
     return table(heads, rows, caption="Success on each evaluation goal, percent, mean over seeds")
+
+
+def measured_later(runs: Sequence[Shown]) -> Markup:
+    """What `dualgoal eval` found, one row per evaluation."""
+    rows = []
+    for run in runs:
+        for (step, conditions), found in measured.evaluations(run.view.measured).items():
+            values = np.array(list(success_by_seed(found).values()))
+            spread = f" ± {values.std():.0f}" if len(values) > 1 else ""
+            episodes = sum(row.episodes for row in found)
+            rows.append([
+                cell(run.view.task), cell(run.label), cell(f"{step:,}", step), cell(len(values), len(values)),
+                cell(tag("strong", f"{values.mean():.0f}{spread}"), float(values.mean())),
+                cell(f"{episodes:,}", episodes), cell(conditions.words or "as in training"),
+            ])  # fmt: skip
+    heads = ["task", "run", "step", "seeds", "success", "episodes", "options of eval"]
+    return table(heads, rows, caption="Success in percent, as dualgoal eval found it after training")
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

@@ -17,10 +17,11 @@ from dualgoal import jsons
 from dualgoal.errors import Preempted, UserError
 from dualgoal.files import remove_leftovers, require_no_link, write_atomic
 from dualgoal.jsons import Journal, Row, json_object, usable_rows
-from dualgoal.runs import checkpoint, config, owner, rows
+from dualgoal.runs import checkpoint, config, measured, owner, rows
 from dualgoal.runs.checkpoint import Arrays, Damaged, Shape
 from dualgoal.runs.config import Run
 from dualgoal.runs.facts import RunFacts
+from dualgoal.runs.measured import Measured
 from dualgoal.runs.rows import EvalRow
 
 CONFIG = "config.json"
@@ -97,6 +98,7 @@ class Found:
     evaluations: tuple[EvalRow, ...]
     metrics: tuple[Row, ...]
     problems: tuple[str, ...]
+    measured: tuple[Measured, ...] = ()  # by `dualgoal eval`
 
 
 def inspect(path: str | Path) -> Found:
@@ -115,9 +117,10 @@ def inspect(path: str | Path) -> Found:
     facts = attempt(lambda: RunFacts.from_json(content, str(path / CONFIG))) if content else None
     found = {name: usable_rows(path / name, EvalRow.from_json) for name in (EVALUATIONS, NOISY_EVALUATIONS)}
     metrics, problem = usable_rows(path / METRICS, metric)
-    problems += [_shorten(path, p) for p in (*(p for _, p in found.values()), problem) if p is not None]
+    later, damage = measured.read(path)
+    problems += [_shorten(path, p) for p in (*(p for _, p in found.values()), problem, damage) if p is not None]
     evaluations = tuple(row for good, _ in found.values() for row in good)
-    return Found(path, content, run, facts, evaluations, tuple(metrics), tuple(problems))
+    return Found(path, content, run, facts, evaluations, tuple(metrics), tuple(problems), tuple(later))
 
 
 def _shorten(path: Path, problem: str) -> str:

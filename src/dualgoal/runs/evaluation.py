@@ -14,12 +14,17 @@ from pathlib import Path
 from dualgoal import machine
 from dualgoal.envs.versions import Mismatch, mismatches
 from dualgoal.errors import UserError
-from dualgoal.runs import directory, world
+from dualgoal.runs import directory, measured, world
 from dualgoal.runs.config import Run, check_range
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode
 from dualgoal.runs.rows import EvalRow
 from dualgoal.runs.worker import ENVIRONMENT, Job, Player
 from dualgoal.workers import Pool
+
+
+class NotRecorded(UserWarning):
+    """An evaluation could not be written to its run directory."""
+
 
 Answers = list[tuple[Job, "Future[list[Episode]]"]]
 
@@ -140,10 +145,12 @@ def evaluate(
     workers: int | None = None,
     video: bool = False,
     random: bool = False,
+    record: bool = False,
 ) -> list[EvalRow]:
     """Evaluate a checkpoint of a run (default: the newest) and return rows like those of its eval.jsonl.
 
-    `random` acts uniformly at random instead: what a score has to be compared with.
+    `random` acts uniformly at random instead: what a score has to be compared with. `record` also writes the rows to
+    the run directory, where reports and comparisons find them, as `dualgoal eval` does.
 
     >>> rows = dualgoal.evaluate("runs/small", episodes=1, workers=1)
     >>> [(row.goal, row.episodes) for row in rows]
@@ -175,7 +182,12 @@ def evaluate(
     with WorkerEvaluator(conditions, min(workers or machine.cores(), len(conditions.jobs(path, step)))) as evaluator:
         evaluator.submit(path, step)
         ((_, rows),) = evaluator.collect(wait=True)
-        return rows
+    if record:
+        try:
+            measured.write(path, rows, eval_seed=eval_seed, random=random)
+        except UserError as problem:  # a folder of somebody else's: the numbers are worth more than their record
+            warnings.warn(f"not recorded: {problem}", NotRecorded, stacklevel=2)
+    return rows
 
 
 def text(rows: Sequence[EvalRow]) -> str:

@@ -1,0 +1,231 @@
+"""`dualgoal compare`: runs of one task next to each other, per goal and overall, with intervals and differences.
+
+With two seeds or more, intervals are over seeds: they say what other seeds would give. With one seed they are Wilson's
+over episodes, which say nothing about other seeds, and differences have none.
+"""
+
+import dataclasses
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dualgoal.errors import UserError
+from dualgoal.paper import stats
+from dualgoal.paper.stats import Gap, Interval
+from dualgoal.runs import config, directory, measured
+from dualgoal.runs.rows import LAST, EvalRow, Scores, scores
+
+Source = Literal["training", "eval"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Success in percent, and a 95 % interval of it."""
+
+    mean: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the runs. `values` is (seeds, goals) in percent; `goals` are scores by number of the goal."""
+
+    path: str
+    run: str  # representation and algorithm
+    id: str
+    seeds: tuple[int, ...]
+    steps: tuple[int, ...]  # of the evaluations that are averaged
+    episodes: int  # per seed and goal, in all of them
+    overall: Score
+    goals: dict[int, Score]
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A run minus the first, in percentage points."""
+
+    overall: Gap
+    goals: dict[int, Gap]
+    improvement: float  # probability that a seed of this run is better than one of the first
+    improvement_interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs, and the difference of each but the first to the first."""
+
+    task: str
+    source: str  # where the numbers are from, in words
+    sides: tuple[Side, ...]
+    differences: tuple[Difference, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        sides = [dataclasses.asdict(dataclasses.replace(side, values=side.values.tolist())) for side in self.sides]
+        gap = lambda found: found._asdict()
+        changes = [
+            {
+                "run": side.path, "minus": self.sides[0].path, "overall": gap(change.overall),
+                "goals": {goal: gap(found) for goal, found in change.goals.items()},
+                "improvement": change.improvement, "improvement_interval": change.improvement_interval,
+            }
+            for side, change in zip(self.sides[1:], self.differences, strict=True)
+        ]  # fmt: skip
+        return {"task": self.task, "source": self.source, "runs": sides, "differences": changes}
+
+
+def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: int | None = None) -> Comparison:
+    """Compare two runs or more; `rows` says which of their evaluations, `until` leaves out those after a step."""
+    if len(paths) < 2:
+        raise UserError("compare needs two run directories or more")
+    recorded = [directory.read(path) for path in paths]
+    task = recorded[0].run.task
+    for path, found in zip(paths, recorded, strict=True):
+        if found.run.task != task:
+            raise UserError(f"{path}: trained on '{found.run.task}', {paths[0]} on '{task}'; compare runs of one task")
+    source = f"mean of the last {LAST} evaluations during training"
+    if rows == "training":
+        chosen = [_of_training(Path(path), found.run) for path, found in zip(paths, recorded, strict=True)]
+    else:
+        conditions, first = _newest(Path(paths[0]), until)
+        chosen = [first, *(_under(Path(path), conditions, until) for path in paths[1:])]
+        source = f"the newest of dualgoal eval {conditions.words}".rstrip()
+    sides = [
+        _side(Path(path), found.run, found.facts.goals, evaluated, until)
+        for path, found, evaluated in zip(paths, recorded, chosen, strict=True)
+    ]
+    if len(numbers := {tuple(side.goals) for side in sides}) > 1:
+        raise UserError(f"the runs have different numbers of goals ({', '.join(str(len(n)) for n in numbers)})")
+    return Comparison(task, source, tuple(sides), tuple(_difference(side, sides[0]) for side in sides[1:]))
+
+
+def _of_training(path: Path, run: config.Run) -> list[EvalRow]:
+    own = (run.goal_noise, run.action_noise)
+    return [row for row in directory.evaluations(path) if (row.goal_noise, row.action_noise) == own]
+
+
+def _evaluations(path: Path, until: int | None) -> dict[tuple[int, measured.Conditions], list[EvalRow]]:
+    found, problem = measured.read(path)
+    if problem is not None:
+        raise UserError(f"{problem}; remove what is damaged, or the file, and evaluate again")
+    return {k: v for k, v in measured.evaluations(found).items() if until is None or k[0] <= until}
+
+
+def _newest(path: Path, until: int | None) -> tuple[measured.Conditions, list[EvalRow]]:
+    """The conditions of the last evaluation of a policy, and its rows."""
+    found = {k: v for k, v in _evaluations(path, until).items() if not k[1].random}
+    if not found:
+        raise UserError(
+            f"{path}: has no evaluation by dualgoal eval; run 'dualgoal eval {path}', or use its training's"
+        )
+    (_, conditions), rows = list(found.items())[-1]
+    return conditions, rows
+
+
+def _under(path: Path, conditions: measured.Conditions, until: int | None) -> list[EvalRow]:
+    found = [rows for (_, c), rows in _evaluations(path, until).items() if c == conditions]
+    if not found:
+        command = f"dualgoal eval {path} {conditions.words}".rstrip()
+        raise UserError(f"{path}: has not been evaluated under the conditions of the first run; run '{command}'")
+    return found[-1]
+
+
+def _side(path: Path, run: config.Run, goals: int | None, rows: list[EvalRow], until: int | None) -> Side:
+    plain = [dataclasses.replace(row, goal_noise=0.0, action_noise=0.0) for row in rows]
+    found = scores(plain, goals=goals, until=until)
+    there = ~np.isnan(found.per_goal()).any(axis=1) if found.goals else np.zeros(0, bool)
+    values = found.per_goal()[there]
+    if not values.size:
+        raise UserError(f"{path}: has no complete evaluation to compare; train it further, or see 'dualgoal runs'")
+    used = [row for row in plain if row.step in _counted(found)]
+    return Side(
+        path=str(path),
+        run=f"{config.part_name('rep', run.rep)} + {config.part_name('algo', run.algo)}",
+        id=run.id,
+        seeds=tuple(seed for seed, complete in zip(found.seeds, there, strict=True) if complete),
+        steps=_counted(found),
+        episodes=sum(row.episodes for row in used if row.goal == 1) // max(1, len(found.seeds)),
+        overall=_score(values.mean(axis=1), used),
+        goals={g: _score(values[:, i], [r for r in used if r.goal == g]) for i, g in enumerate(found.goals)},
+        values=values,
+    )
+
+
+def _counted(found: Scores) -> tuple[int, ...]:
+    return found.counted()[-LAST:]
+
+
+def _score(per_seed: np.ndarray, rows: Sequence[EvalRow]) -> Score:
+    over_seeds = stats.bootstrap([per_seed], stats.mean_of_tasks, np.random.default_rng(0))
+    if over_seeds is not None:
+        return Score(float(per_seed.mean()), over_seeds)
+    low, high = stats.wilson_interval(sum(row.successes for row in rows), sum(row.episodes for row in rows))
+    return Score(float(per_seed.mean()), (100 * low, 100 * high))
+
+
+def _difference(side: Side, first: Side) -> Difference:
+    rng = np.random.default_rng(0)
+    gap = lambda x, y: stats.difference(x, y, rng)
+    x, y = side.values.mean(axis=1), first.values.mean(axis=1)
+    return Difference(
+        overall=gap(x, y),
+        goals={goal: gap(side.values[:, i], first.values[:, i]) for i, goal in enumerate(side.goals)},
+        improvement=float(stats.improvement([x], [y])),
+        improvement_interval=stats.improvement_interval([x], [y], rng) if min(len(x), len(y)) > 1 else None,
+    )
+
+
+def text(found: Comparison) -> str:
+    """A comparison for people: a column per run, then one per difference; a line per goal."""
+    names = string.ascii_uppercase[: len(found.sides)] if len(found.sides) <= 26 else range(1, len(found.sides) + 1)
+    letters = [str(name) for name in names]
+    heads = ["", *(f"{n}: {s.run}" for n, s in zip(letters, found.sides, strict=True))]
+    heads += [f"{n} - {letters[0]}" for n in letters[1:]]
+    lines = [
+        heads,
+        ["overall", *(_shown(s.overall) for s in found.sides), *(_gap(d.overall) for d in found.differences)],
+    ]
+    for goal in found.sides[0].goals:
+        scored = [_shown(side.goals[goal]) for side in found.sides]
+        lines.append([f"goal {goal}", *scored, *(_gap(change.goals[goal]) for change in found.differences)])
+    wide = [max(len(line[i]) for line in lines) for i in range(len(heads))]
+    table = ["  ".join(cell.ljust(w) for cell, w in zip(line, wide, strict=True)).rstrip() for line in lines]
+    kind = "seeds" if all(len(side.seeds) > 1 for side in found.sides) else "seeds (of a single seed, over episodes)"
+    about = [f"{found.task}: success in %, {found.source}; 95 % intervals over {kind}"]
+    return "\n".join(
+        [*about, *table, *(_about(n, s) for n, s in zip(letters, found.sides, strict=True)), *_notes(found, letters)]
+    )
+
+
+def _about(name: str, side: Side) -> str:
+    steps = ", ".join(f"{step:,}" for step in side.steps)
+    seeds = " ".join(map(str, side.seeds))
+    return f"{name}: {side.path}  seeds {seeds}  steps {steps}  {side.episodes} episodes per seed and goal"
+
+
+def _notes(found: Comparison, letters: Sequence[str]) -> list[str]:
+    out = []
+    for name, change in zip(letters[1:], found.differences, strict=True):
+        between = change.improvement_interval
+        if between is not None:
+            range_ = f" [{between[0]:.2f}, {between[1]:.2f}]"
+            out.append(
+                f"a seed of {name} is better than one of {letters[0]} with probability {change.improvement:.2f}{range_}"
+            )
+    if len({side.steps[-1:] for side in found.sides}) > 1:
+        out.append("the runs were trained for different numbers of steps; --until compares them at the same one")
+    return out
+
+
+def _shown(score: Score) -> str:
+    return f"{score.mean:.1f} [{score.interval[0]:.1f}, {score.interval[1]:.1f}]"
+
+
+def _gap(gap: Gap) -> str:
+    """With Welch's interval, which is also valid for a few seeds."""
+    return f"{gap.mean:+.1f}" + (f" [{gap.welch[0]:+.1f}, {gap.welch[1]:+.1f}]" if gap.welch else "")

@@ -1,0 +1,188 @@
+"""`eval` leaves its rows where `report` and `compare` find them, and never among those of training."""
+
+import json
+import warnings
+
+import pytest
+
+from dualgoal.cli.main import main
+from dualgoal.errors import UserError
+from dualgoal.paper import pairwise
+from dualgoal.report import page
+from dualgoal.runs import directory, evaluation, measured
+from dualgoal.runs.rows import EvalRow
+from run_files import rows, write_run
+from tiny import tiny_run
+
+RUN = tiny_run(episodes=10, eval_every=10)
+
+
+def row(seed=0, step=40, goal=1, successes=5, noise=0.0):
+    return EvalRow(seed, step, goal, 10, successes, 50.0, noise)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return write_run(tmp_path / "a", RUN, rows(RUN, 4))
+
+
+def test_rows_are_read_as_they_were_written_and_the_later_one_counts(run):
+    before = (run / directory.EVALUATIONS).read_bytes()
+    measured.write(run, [row(), row(goal=2)], eval_seed=0, random=False)
+    measured.write(run, [row(successes=9)], eval_seed=0, random=False)
+    measured.write(run, [row(successes=1)], eval_seed=7, random=True)
+    found, problem = measured.read(run)
+    assert problem is None and len((run / measured.FILE).read_text().splitlines()) == 4
+    assert [(m.row.goal, m.row.successes, m.eval_seed, m.random) for m in found] == [
+        (1, 9, 0, False), (2, 5, 0, False), (1, 1, 7, True),
+    ]  # fmt: skip
+    assert found[2].conditions.words == "--eval-seed 7 --random"
+    assert (run / directory.EVALUATIONS).read_bytes() == before and directory.evaluations(run) == rows(RUN, 4)
+    assert directory.inspect(run).measured == tuple(found)
+
+
+@pytest.mark.parametrize("damage", ["nonsense", "{}", '{"eval_seed": "a"}', json.dumps(row().to_json())])
+def test_damaged_rows_cost_only_themselves(run, damage):
+    measured.write(run, [row()], eval_seed=0, random=False)
+    with (run / measured.FILE).open("a") as file:
+        file.write(damage + "\n")
+    found, problem = measured.read(run)
+    assert len(found) == 1 and f"{measured.FILE}: line 2" in problem
+    with pytest.raises(UserError, match="line 2.*remove what is damaged"):
+        pairwise.compare([run, run], rows="eval")
+    assert any(f"{measured.FILE}: line 2" in line for line in directory.inspect(run).problems)
+
+
+class Instant:
+    """In place of worker processes: every second episode reaches its goal."""
+
+    def __init__(self, conditions, workers):
+        self.conditions = conditions
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, path, step):
+        self.step = step
+
+    def collect(self, wait):
+        c = self.conditions
+        found = [(s, g) for s in c.seeds for g in range(1, c.goals + 1)]
+        return [
+            (self.step, [EvalRow(s, self.step, g, c.episodes, c.episodes // 2, 9.0, c.goal_noise) for s, g in found])
+        ]
+
+
+@pytest.fixture
+def instant(monkeypatch):
+    monkeypatch.setattr(evaluation, "WorkerEvaluator", Instant)
+    monkeypatch.setattr(directory, "choose_step", lambda path, step: step or 40)
+
+
+def test_eval_records_unless_told_not_to(run, instant, capsys):
+    assert main(["eval", str(run), "--episodes", "4", "--goal-noise", "0.5", "--no-record"]) == 0
+    assert not (run / measured.FILE).exists()
+    assert main(["eval", str(run), "--episodes", "4", "--goal-noise", "0.5", "--seeds", "3"]) == 0
+    found, _ = measured.read(run)
+    assert [(m.row.seed, m.row.goal, m.row.successes) for m in found] == [(3, goal, 2) for goal in range(1, 6)]
+    assert found[0].conditions == measured.Conditions(goal_noise=0.5)
+    capsys.readouterr()
+
+
+def test_python_records_on_request_and_keeps_the_numbers_where_it_cannot(run, instant):
+    assert len(evaluation.evaluate(run, episodes=2)) == 10 and not (run / measured.FILE).exists()
+    (run / measured.FILE).mkdir()
+    with pytest.warns(evaluation.NotRecorded, match="not recorded: .*measured.jsonl"):
+        assert len(evaluation.evaluate(run, episodes=2, record=True)) == 10
+    (run / measured.FILE).rmdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluation.evaluate(run, episodes=2, record=True)
+    assert len(measured.read(run)[0]) == 10
+
+
+def test_the_report_shows_them(run, tmp_path):
+    measured.write(run, [row(goal=g, successes=g) for g in range(1, 6)], eval_seed=3, random=False)
+    text = page.write_report([run], tmp_path / "r.html", explore=False).read_text()
+    assert "Evaluated again" in text and "--eval-seed 3" in text and ">30<" in text, "the mean of 10 to 50 percent"
+    assert "not part of a run" not in text
+
+
+# Comparisons ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Two runs of two seeds: 40 % against 70 % and 80 %, where goal 5 is never reached."""
+    first = write_run(tmp_path / "a", RUN, rows(RUN, 4))
+    better = tiny_run("dual", "gcivl", episodes=10, eval_every=10)
+    made = [
+        EvalRow(seed, step, goal, 10, 0 if goal == 5 else 7 + (seed == 3), 5.0)
+        for step in better.eval_steps for seed in better.seeds for goal in range(1, 6)
+    ]  # fmt: skip
+    return first, write_run(tmp_path / "b", better, made)
+
+
+def test_two_runs_are_compared_per_goal_and_overall(pair, capsys):
+    found = pairwise.compare(pair)
+    a, b = found.sides
+    assert (a.overall.mean, a.overall.interval) == (40.0, (40.0, 40.0)) and a.steps == (20, 30, 40)
+    assert b.overall.mean == pytest.approx(60.0) and {g: s.mean for g, s in b.goals.items()} == {
+        1: 75.0, 2: 75.0, 3: 75.0, 4: 75.0, 5: 0.0,
+    }  # fmt: skip
+    (change,) = found.differences
+    assert change.overall.mean == pytest.approx(20.0) and change.goals[5].mean == -40.0
+    low, high = change.overall.welch
+    assert low < 20 < high and change.improvement == 1.0, "both seeds are better than both of the other"
+    assert main(["compare", *map(str, pair)]) == 0
+    text = capsys.readouterr().out
+    assert "overall  40.0 [40.0, 40.0]  60.0 [56.0, 64.0]  +20.0 [" in text and "goal 5   40.0 [40.0, 40.0]" in text
+    assert "a seed of B is better than one of A with probability 1.00 [1.00, 1.00]" in text
+    assert main(["compare", *map(str, pair), "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["differences"][0]["goals"]["5"]["mean"] == -40.0 and plain["runs"][1]["overall"]["mean"] == 60.0
+
+
+def test_one_seed_has_an_interval_over_episodes_and_says_so(tmp_path):
+    runs = [tiny_run(episodes=10, seeds=(seed,)) for seed in (0, 1)]
+    paths = [write_run(tmp_path / str(i), run, rows(run, 4 + i)) for i, run in enumerate(runs)]
+    found = pairwise.compare(paths)
+    low, high = found.sides[0].overall.interval
+    assert 30 < low < 40 < high < 50 and found.differences[0].overall.welch is None
+    assert "of a single seed, over episodes" in pairwise.text(found)
+
+
+def test_longer_runs_are_compared_at_the_same_step(tmp_path):
+    short, long = tiny_run(episodes=10), tiny_run(episodes=10, steps=80, lr=1e-3)
+    paths = [write_run(tmp_path / "s", short, rows(short, 4)), write_run(tmp_path / "l", long, rows(long, 6))]
+    assert "different numbers of steps; --until" in pairwise.text(pairwise.compare(paths))
+    found = pairwise.compare(paths, until=40)
+    assert found.sides[1].steps == (20, 40) and "different numbers" not in pairwise.text(found)
+
+
+def test_rows_of_eval_are_compared_under_equal_conditions(pair):
+    full = lambda step, successes, noise: [row(s, step, g, successes, noise) for s in (0, 3) for g in range(1, 6)]
+    with pytest.raises(UserError, match="a: has no evaluation by dualgoal eval; run 'dualgoal eval"):
+        pairwise.compare(pair, rows="eval")
+    measured.write(pair[0], full(40, 9, 0.2), eval_seed=0, random=False)
+    with pytest.raises(UserError, match="b: has not been evaluated .*--goal-noise 0.2'"):
+        pairwise.compare(pair, rows="eval")
+    measured.write(pair[1], full(40, 3, 0.0), eval_seed=0, random=False)
+    measured.write(pair[1], full(30, 5, 0.2), eval_seed=0, random=False)
+    found = pairwise.compare(pair, rows="eval")
+    assert [side.overall.mean for side in found.sides] == [90.0, 50.0] and found.sides[1].steps == (30,)
+    assert "dualgoal eval --goal-noise 0.2" in pairwise.text(found)
+
+
+def test_what_cannot_be_compared(pair, tmp_path):
+    other = tiny_run(episodes=10, seeds=(0,))
+    with pytest.raises(UserError, match="compare needs two run directories"):
+        pairwise.compare(pair[:1])
+    elsewhere = write_run(tmp_path / "c", type(other)("scene-play-v0", other.rep, other.algo), [])
+    with pytest.raises(UserError, match="trained on 'scene-play-v0'"):
+        pairwise.compare([pair[0], elsewhere])
+    with pytest.raises(UserError, match="no complete evaluation"):
+        pairwise.compare([pair[0], write_run(tmp_path / "d", other, rows(other, 1)[:3])])
