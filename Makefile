@@ -21,6 +21,8 @@ $(BIN)/.ready: pyproject.toml
 	@echo "building $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]' 2>$(VENV)/pip.log || { cat $(VENV)/pip.log; exit 1; }
+	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps ogbench==1.2.2 dm-control==1.0.36; fi
 	@touch $@
 
 demo: $(BIN)/.ready

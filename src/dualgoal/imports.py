@@ -1,4 +1,5 @@
-"""Things of the user's own by name: `module:name`, or `file.py:name` for a script that is in no package."""
+"""Things of the user's own by name (`module:name`, or `file.py:name` for a script that is in no package), and optional
+packages."""
 
 import hashlib
 import importlib
@@ -11,6 +12,7 @@ from typing import Any
 
 from dualgoal.errors import UserError
 
+WITHOUT_LABMAZE = "pip install --no-deps ogbench==1.2.2 dm-control==1.0.36"  # see pyproject.toml
 PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -28,6 +30,27 @@ def function(what: str, path: str) -> Any:
     if not callable(found):
         raise UserError(f"{what} '{path}': it is a {type(found).__name__}, which cannot be called; name a function")
     return found
+
+
+def optional(module: str, extra: str, what: str) -> Any:
+    """A module of an optional package, or one line that says how to install it; `what` is the thing that needs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise missing(what, module.split(".")[0], extra) from error
+
+
+def missing(what: str, package: str, extra: str) -> UserError:
+    """The one line about a package that comes only with an extra of this one."""
+    return UserError(f"{what} needs {package}, which is not installed: {install(extra)}")
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra."""
+    command = f"pip install 'dualgoal[{extra}]'"
+    if extra != "ogbench" or sys.version_info < (3, 13):
+        return command
+    return f"{command}, then {WITHOUT_LABMAZE}"
 
 
 def absolute(path: str) -> str:

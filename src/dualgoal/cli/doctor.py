@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dualgoal import machine
+from dualgoal import imports, machine
 from dualgoal.cli.verb import Verb, show
 from dualgoal.errors import UserError
 
 GIB = 2**30
-_EXTRAS = {"tensorboardX": "track", "wandb": "track", "minari": "minari"}  # package: extra that installs it
+SIMULATORS = ("mujoco", "ogbench")  # in `versions`; the extra ogbench installs them
+_EXTRAS = {
+    "tensorboardX": "track", "wandb": "track", "minari": "minari", "imageio-ffmpeg": "video",
+}  # package: extra that installs it  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ def _rendering() -> dict[str, Any]:
     """Each backend is tried in a process of its own, because a broken one can crash the process."""
     from dualgoal.envs import rendering
 
+    if machine.version("mujoco") is None:
+        return {"chosen": "none", "backends": {"mujoco": "missing"}}
     lacks = rendering.missing() if platform.system() == "Linux" else {}
     return {"chosen": rendering.choose() or "default", "backends": {b: _draws(b, lacks) for b in ("egl", "osmesa")}}
 
@@ -118,7 +123,9 @@ def _advice(found: dict[str, Any]) -> list[str]:
     mujoco = found["versions"].get("mujoco")
     if mujoco and tuple(map(int, mujoco.split(".")[:2])) >= (3, 5):
         lines.append(f"MuJoCo {mujoco} simulates differently from the paper's version: pip install 'mujoco<3.5'")
-    if "works" not in found["rendering"]["backends"].values() and platform.system() == "Linux":
+    if any(found["versions"].get(name) is None for name in SIMULATORS):
+        lines.append(f"no simulator; your own data need none, OGBench's tasks do: {imports.install('ogbench')}")
+    elif "works" not in found["rendering"]["backends"].values() and platform.system() == "Linux":
         lines.append("no rendering, so no image tasks and no videos: apt-get install libegl1 libopengl0")
     absent = sorted({extra for name, extra in _EXTRAS.items() if found["extras"][name] is None})
     if absent:

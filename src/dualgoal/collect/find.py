@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dualgoal.collect import generate
 from dualgoal.data import dataset, download
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.paths import DatasetFiles
@@ -37,6 +36,8 @@ def find_data(task: str, say: Say) -> Path:
         if known.needs_expert:
             raise
         say(f"{problem}; generating {known.episodes} episodes instead")
+    from dualgoal.collect import generate  # here, because it needs the simulator
+
     return generate.generate_dataset(task, known.episodes, generated).parent
 
 

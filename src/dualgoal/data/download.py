@@ -22,8 +22,8 @@ from typing import Any
 from dualgoal.data import checks, npz, origin
 from dualgoal.data.origin import FileFacts, Origin
 from dualgoal.data.paths import DatasetFiles
-from dualgoal.envs.tasks import TASKS
-from dualgoal.errors import UserError
+from dualgoal.envs.tasks import TASKS, is_ogbench
+from dualgoal.errors import UserError, unknown
 from dualgoal.files import (
     cache_folder,
     locked,
@@ -69,9 +69,7 @@ def fetch_dataset(
     `mirrors` are base addresses to try in order, before the usual ones. A second process that wants the same files
     waits for the first one.
     """
-    from dualgoal.envs import ogbench
-
-    ogbench.check_name(task)
+    _check_name(task)
     files = DatasetFiles(Path(out).expanduser() if out is not None else cache_folder() / "datasets", task)
     bases = list(dict.fromkeys([*(mirrors or ()), *usual_mirrors()]))
     if files.train.exists() and files.val.exists():
@@ -85,6 +83,17 @@ def fetch_dataset(
                 _record(files, file, _download(file, bases, progress))
                 move_into_place(_partial(file), file)
     return files.train
+
+
+def _check_name(task: str) -> None:
+    """Raise if there is no such task; those of the paper are known without the simulator."""
+    if task in TASKS:
+        return
+    if not is_ogbench(task):
+        raise unknown("task", task, TASKS)
+    from dualgoal.envs import ogbench
+
+    ogbench.check_name(task)
 
 
 def _download(file: Path, bases: list[str], progress: bool) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 
 from dualgoal.data import npz
 from dualgoal.data.dataset import Dataset, load_splits
+from dualgoal.envs import registry
 from dualgoal.errors import UserError, printable
 from dualgoal.files import make_folder, os_errors_in_one_line, replacing
 
@@ -107,10 +108,12 @@ def _pairs(values: dict[str, Any]) -> str:
 
 def draw_coverage(dataset: Dataset, out: str | Path) -> Path:
     """Draw the places a maze dataset covers, as a PNG: the number of rows in each half metre, over the walls."""
-    from dualgoal.envs import ogbench
-
     name = dataset.task
-    maze = ogbench.maze(name) if name is not None and ogbench.exists(name) else None
+    maze = None
+    if name is not None and registry.exists(name):
+        from dualgoal.envs import ogbench
+
+        maze = ogbench.maze(name)
     if maze is None:
         raise UserError(f"{name or dataset.provenance['file']}: only mazes have a floor plan to draw; leave --plot out")
     xy = _positions(dataset)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal import jsons
+from dualgoal import imports, jsons
 from dualgoal.data.goals import join
 from dualgoal.data.origin import Origin
 from dualgoal.data.sources import Parts, Rows, Source
@@ -22,10 +22,7 @@ MOST_EPISODES = 1_000_000
 
 def open_minari(src: str | Path, parts: Parts) -> Source:
     """All episodes of a local or downloadable Minari dataset (`minari:ID`), or of one in a folder."""
-    try:
-        import minari
-    except ImportError as problem:
-        raise UserError(f"{src}: reading Minari datasets needs 'pip install dualgoal[minari]'") from problem
+    minari = imports.optional("minari", "minari", f"{src}: reading a Minari dataset")
     text = str(src)
     with _foreign_reader(text):
         if text.startswith("minari:"):

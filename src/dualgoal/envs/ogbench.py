@@ -13,21 +13,24 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+from dualgoal import imports
 from dualgoal.envs import rendering
 from dualgoal.envs.mazes import Maze
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.envs.tasks import IMAGE_SHAPE, MANIPULATION, MAZES, family, is_pixels
+from dualgoal.envs.tasks import DATASET_KINDS, IMAGE_SHAPE, MANIPULATION, MAZES, family, is_pixels
 from dualgoal.errors import unknown
 
 rendering.choose()  # before MuJoCo and dm_control are imported, which read the choice only once
 
 import gymnasium  # noqa: E402
-import mujoco  # noqa: E402
 import numpy as np  # noqa: E402
-import ogbench.locomaze  # noqa: E402
-import ogbench.manipspace  # noqa: E402, F401
 
-DATASET_KINDS = ("navigate", "stitch", "explore", "play", "noisy")
+try:
+    import mujoco
+    import ogbench.locomaze
+    import ogbench.manipspace  # noqa: F401
+except ImportError as problem:
+    raise imports.missing("a task of OGBench", problem.name or "ogbench", "ogbench") from problem
 
 
 def names() -> list[str]:

@@ -34,6 +34,8 @@ def exists(task: str) -> bool:
         from dualgoal.envs import lightsout
 
         return lightsout.exists(task)
+    if not tasks.is_ogbench(task):
+        return False
     from dualgoal.envs import ogbench
 
     return ogbench.exists(task)

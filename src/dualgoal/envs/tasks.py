@@ -11,6 +11,7 @@ from dualgoal import errors
 MAZES = ("pointmaze", "antmaze", "humanoidmaze", "antsoccer")
 MANIPULATION = ("cube", "scene", "puzzle")
 LIGHTSOUT = "lightsout"
+DATASET_KINDS = ("navigate", "stitch", "explore", "play", "noisy")
 IMAGE_SHAPE = (64, 64, 3)
 _WALKERS = ("antmaze", "humanoidmaze", "antsoccer")
 _IMAGE_PREFIX = "visual-"
@@ -19,6 +20,12 @@ _IMAGE_PREFIX = "visual-"
 def family(task: str) -> str:
     """The kind of environment that a task's name begins with: pointmaze, antmaze, ..., puzzle, lightsout."""
     return task.removeprefix(_IMAGE_PREFIX).split("-")[0]
+
+
+def is_ogbench(task: str) -> bool:
+    """Whether a task's name is of the form of OGBench's; `envs.ogbench` knows whether there is such a task."""
+    words = task.split("-")
+    return family(task) in MAZES + MANIPULATION and len(words) > 2 and words[-2] in DATASET_KINDS
 
 
 def is_pixels(task: str) -> bool:

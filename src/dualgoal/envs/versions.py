@@ -4,6 +4,7 @@ A dataset records both, so that training and evaluation can warn where this mach
 simulator.
 """
 
+import contextlib
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
@@ -17,8 +18,12 @@ class Mismatch(UserWarning):
 
 
 def simulators() -> dict[str, str]:
-    """Installed versions of the simulators, read without importing them."""
-    return {name: metadata.version(name) for name in SIMULATORS}
+    """Versions of those simulators that are installed, read without importing them."""
+    found = {}
+    for name in SIMULATORS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def mismatches(provenance: Mapping[str, Any], shadow_size: int | None = None) -> list[str]:

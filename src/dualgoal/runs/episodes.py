@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualgoal import imports
 from dualgoal.data.origin import ActionRange
 from dualgoal.errors import UserError
 from dualgoal.files import replacing, require_no_link
@@ -110,14 +111,13 @@ def next_to_goal(info: dict[str, Any], frame: np.ndarray) -> np.ndarray:
 
 def write_video(path: Path, frames: list[np.ndarray]) -> None:
     """An mp4 of 30 frames a second. The encoder is started directly: imageio would fork a process full of threads."""
-    import imageio_ffmpeg
-
+    ffmpeg = imports.optional("imageio_ffmpeg", "video", "a film")
     require_no_link(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     height, width = (n - n % 2 for n in frames[0].shape[:2])  # the codec wants even sizes
     raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", "30", "-i", "-"]
     coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p"]
-    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *raw, *coded]
+    command = [ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *raw, *coded]
     pictures = [np.ascontiguousarray(f[:height, :width], np.uint8) for f in frames]
     content = b"".join(picture.tobytes() for picture in pictures)
     with replacing(path) as temporary:
