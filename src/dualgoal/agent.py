@@ -332,17 +332,20 @@ class Agent:
 
     @in_precision
     def distance(self, params: Params, s: Array, g: Array, key: PRNGKeyArray) -> Array:
-        """Learned temporal distance: by the representation's own value where it has one, else by the algorithm's."""
+        """Learned temporal distance in steps."""
+        return temporal_distance(self.value(params, s, g, key), self.spec.discount)
+
+    @in_precision
+    def value(self, params: Params, s: Array, g: Array, key: PRNGKeyArray) -> Array:
+        """V(s, g) under the -1/0 reward: the representation's own where it has one, else the algorithm's."""
         s, g = self.features(params, s, g)
         if self.rep.learns_value:
-            value = self.rep.value(params.rep, s, g, self.rep_spec)
-        elif self.algo.learns_value:
+            return self.rep.value(params.rep, s, g, self.rep_spec)
+        if self.algo.learns_value:
             z = self.cast_for_heads(self.rep.encode(params.rep, g, s, key).z)
-            value = self.algo.value(params.algo, s, z, self.algo_spec)
-        else:
-            names = f"{type(self.rep).__name__} nor {type(self.algo).__name__}"
-            raise UserError(f"neither {names} learns a value to measure distance with")
-        return temporal_distance(value, self.spec.discount)
+            return self.algo.value(params.algo, s, z, self.algo_spec)
+        names = f"{type(self.rep).__name__} nor {type(self.algo).__name__}"
+        raise UserError(f"neither {names} learns a value to measure distance with")
 
 
 def only(nets: Nets, names: tuple[str, ...]) -> Nets:

@@ -93,21 +93,59 @@ class Report(Verb):
 
 @dataclass(frozen=True)
 class Export(Verb):
-    """The JSON file describes the networks, so that they can be used without this package."""
+    """A safetensors file comes with a JSON file that describes it. ONNX files are compared with the original policy
+    before they are written. Neither needs this package to be used."""
 
     run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
     """Run directory."""
     out: Path
-    """The .safetensors file to write."""
+    """The file to write: .safetensors, or .onnx (needs the extra onnx)."""
     seed: Annotated[int | None, unset("the run's first", "INT")] = None
     """Training seed."""
     step: Annotated[int | None, unset("the newest", "INT")] = None
     """Step of the checkpoint."""
 
     def run(self) -> None:
+        if self.out.suffix == ".onnx":
+            from dualgoal.runs import onnx_export
+
+            for line in onnx_export.export_onnx(self.run_path, self.out, seed=self.seed, step=self.step):
+                print(line)
+            return
         from dualgoal.runs.export import export_policy
 
         print(export_policy(self.run_path, self.out, seed=self.seed, step=self.step))
+
+
+@dataclass(frozen=True)
+class Label(Verb):
+    """For filtering and weighting other training on these rows. A JSON file next to the result records its origin."""
+
+    run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
+    """Run directory."""
+    data: Path
+    """The dataset: a file, or a folder that holds the run's."""
+    out: Path
+    """The file to write: .npz, or .parquet (needs the extra parquet)."""
+    goal: Annotated[tuple[str, ...], unset("the end of each row's episode", "NUMBER ...")] = ()
+    """A goal for all rows: its numbers, or an .npy file with it."""
+    split: Annotated[Literal["train", "val"], arg(metavar="SPLIT")] = "train"
+    """Which file of the dataset: train or val."""
+    seed: Annotated[int | None, unset("the run's first", "INT")] = None
+    """Training seed."""
+    step: Annotated[int | None, unset("the newest", "INT")] = None
+    """Step of the checkpoint."""
+    quiet: bool = False
+    """Show no progress."""
+
+    def run(self) -> None:
+        from dualgoal.runs import labels
+
+        made = labels.write_labels(
+            self.run_path, self.data, self.out, goal=labels.parse_goal(self.goal), split=self.split, seed=self.seed,
+            step=self.step, progress=not self.quiet,
+        )  # fmt: skip
+        print(made)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ The formulas are in `activation_formulas`. Wherever the kernels cannot be used (
 """
 
 import functools
+from contextvars import ContextVar
 from types import ModuleType
 
 import jax
@@ -26,6 +27,8 @@ from dualgoal.fast.activation_formulas import (
     has_head,
     params_gradient,
 )
+
+KERNELS = ContextVar("KERNELS", default=True)  # False while a network is traced for another framework
 
 
 def activate(y: Hidden, params: Params, out: DTypeLike | None = None) -> Hidden | Scores:
@@ -62,7 +65,7 @@ layer.defvjp(layer_forward, layer_backward)
 
 def kernels_for(y: Hidden) -> ModuleType | None:
     """The GPU kernels if they can handle y. They need NVIDIA's instructions, which AMD's GPUs lack."""
-    if jax.default_backend() != "gpu" or "rocm" in jax.devices()[0].client.platform_version:
+    if not KERNELS.get() or jax.default_backend() != "gpu" or "rocm" in jax.devices()[0].client.platform_version:
         return None
     from dualgoal.fast import activation_kernels  # here, because other machines should not wait for Pallas
 

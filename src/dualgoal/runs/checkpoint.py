@@ -74,7 +74,11 @@ def read(path: Path, expected: Mapping[str, Shape] | None = None) -> Arrays:
     verify(path)
     if expected is not None:
         fits(path, expected)
-    content = files.read_bytes(path, path.stat().st_size)
+    return arrays_in(files.read_bytes(path, path.stat().st_size), path)
+
+
+def arrays_in(content: bytes, path: Path) -> Arrays:
+    """The arrays in the bytes of a safetensors file; `path` is for messages."""
     try:
         return safetensors.numpy.load(content)
     except Exception as error:  # the reader's own error types differ between its versions

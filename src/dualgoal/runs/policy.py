@@ -6,6 +6,7 @@ configuration is JSON, the arrays are checked against the shapes it implies befo
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,17 @@ import numpy as np
 import safetensors
 from jax import Array, random
 
-from dualgoal import machine
+from dualgoal import files, jsons, machine
 from dualgoal.agent import Agent
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
-from dualgoal.runs import checkpoint, config, directory, episodes, trees, world
+from dualgoal.runs import checkpoint, config, directory, episodes, flat, trees, world
 from dualgoal.runs.episodes import Episode
 from dualgoal.runs.facts import RunFacts
+
+EXPORTED = "dualgoal-policy-1"  # the format of exported files
+MOST_BYTES = 1 << 34  # of such a file
 
 
 def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
@@ -45,13 +49,16 @@ def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
 
 
 def load(path: str | Path, seed: int | None = None, step: int | None = None, verify: bool = True) -> "Policy":
-    """The policy of one seed of a run directory, at `step` (default: the newest checkpoint that is intact).
+    """The policy of one seed of a run directory, at `step` (default: the newest checkpoint that is intact), or the one
+    in a file that `dualgoal export` made (*.safetensors).
 
     >>> policy = dualgoal.load("runs/small", seed=0)
     >>> policy.step
     20
     """
     path = Path(path)
+    if path.suffix == ".safetensors":
+        return _load_export(path, seed, step)
     recorded = directory.read(path)
     run, facts = recorded.run, recorded.facts
     (seed,) = directory.choose_seeds(path, run, None if seed is None else (seed,))[:1]
@@ -59,6 +66,30 @@ def load(path: str | Path, seed: int | None = None, step: int | None = None, ver
     agent = agent_for(run, dataclasses.asdict(facts.sizes))
     params = read_params(directory.checkpoint_path(path, step), agent, run.seeds.index(seed), len(run.seeds))
     return Policy(agent, params, run, facts, seed=seed, step=step)
+
+
+def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
+    """The policy in an exported file, which its JSON file must describe, every bit of it."""
+    about = file.with_suffix(".json")
+    try:
+        known = jsons.read(about, follow=True)
+        content = files.read_bytes(file, MOST_BYTES, follow=True)
+    except FileNotFoundError as problem:
+        raise UserError(
+            f"{problem.filename}: no such file; an export is a safetensors file and a JSON file"
+        ) from problem
+    if not isinstance(known, dict) or known.get("format") != EXPORTED or not {"run", "facts"} <= set(known):
+        raise UserError(f"{about}: does not describe an export that can be loaded; export the run again")
+    if hashlib.sha256(content).hexdigest() != known.get("sha256"):
+        raise UserError(f"{file}: is not the file that {about.name} describes; export the run again")
+    for name, asked in (("seed", seed), ("step", step)):
+        if asked not in (None, known.get(name)):
+            raise UserError(f"{file}: holds {name} {known.get(name)}, not {asked}; load the run directory for others")
+    run, facts = config.from_dict(known["run"]), RunFacts.from_json(known["facts"], str(about))
+    agent = agent_for(run, dataclasses.asdict(facts.sizes))
+    arrays = checkpoint.arrays_in(content, file)
+    params = flat.unflatten(run.rep, run.algo, _template(agent).params, arrays, str(file))
+    return Policy(agent, params, run, facts, seed=known["seed"], step=known["step"], only_acts=True)
 
 
 @functools.lru_cache(maxsize=8)
@@ -87,13 +118,24 @@ class Policy:
     True
     """
 
-    def __init__(self, agent: Agent, params: Any, run: config.Run, facts: RunFacts, seed: int = 0, step: int = 0):
+    def __init__(
+        self,
+        agent: Agent,
+        params: Any,
+        run: config.Run,
+        facts: RunFacts,
+        seed: int = 0,
+        step: int = 0,
+        only_acts: bool = False,  # without the networks that only values and distances need
+    ):
         self.agent, self.run, self.facts, self.seed, self.step = agent, run, facts, seed, step
+        self.only_acts = only_acts
         self.params = jax.tree.map(jax.numpy.asarray, params)
         self._draws = 0
         self._act = jax.jit(self._act_rows, static_argnums=5)
         self._encode = jax.jit(self._encode_rows)
-        self._distance = jax.jit(self._distance_rows)
+        self._distance = jax.jit(functools.partial(self._measure_rows, agent.distance))
+        self._value = jax.jit(functools.partial(self._measure_rows, agent.value))
 
     def switch_to(self, other: "Policy") -> None:
         """Become `other`, another seed or checkpoint of the same run, and keep what has been compiled."""
@@ -124,9 +166,20 @@ class Policy:
 
     def distance(self, obs: Any, goal: Any) -> np.ndarray:
         """Learned temporal distance from observations to goals, in environment steps."""
+        return self._measured(self._distance, obs, goal)
+
+    def value(self, obs: Any, goal: Any) -> np.ndarray:
+        """Learned value of observations under a reward of -1 in each step until the goal is reached."""
+        return self._measured(self._value, obs, goal)
+
+    def _measured(self, function: Any, obs: Any, goal: Any) -> np.ndarray:
+        if self.only_acts:
+            raise UserError(
+                "an exported policy acts and encodes goals; for values and distances load the run directory"
+            )
         obs, goal, one = self._rows(obs, goal)
         ids = np.arange(len(obs), dtype=np.uint32)
-        out = self._padded(self._distance, obs, goal, ids, np.uint32(self._next(None)))
+        out = self._padded(function, obs, goal, ids, np.uint32(self._next(None)))
         return out[0] if one else out
 
     def rollout(self, env: Any = None, goal: int = 1, seed: int = 0) -> Episode:
@@ -148,19 +201,20 @@ class Policy:
 
     def _act_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array, temperature: float) -> Array:
         def one(o: Array, g: Array, i: Array) -> Array:
-            return self.agent.act(params, o[None], g[None], self._key(i, draw), temperature)[0]
+            return self.agent.act(params, o[None], g[None], self.key(i, draw), temperature)[0]
 
         return jax.vmap(one)(obs, goal, ids)
 
     def _encode_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array) -> Array:
-        one = lambda o, g, i: self.agent.encode(params, g[None], self._key(i, draw), o[None])[0]
+        one = lambda o, g, i: self.agent.encode(params, g[None], self.key(i, draw), o[None])[0]
         return jax.vmap(one)(obs, goal, ids)
 
-    def _distance_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array) -> Array:
-        one = lambda o, g, i: self.agent.distance(params, o[None], g[None], self._key(i, draw))[0]
+    def _measure_rows(self, what: Any, params: Any, obs: Array, goal: Array, ids: Array, draw: Array) -> Array:
+        one = lambda o, g, i: what(params, o[None], g[None], self.key(i, draw))[0]
         return jax.vmap(one)(obs, goal, ids)
 
-    def _key(self, row: Array, draw: Array) -> Array:
+    def key(self, row: Array | int, draw: Array | int) -> Array:
+        """The source of everything random in a row of a call."""
         return random.fold_in(random.fold_in(random.key(0), row), draw)
 
     def _next(self, draw: int | None) -> int:

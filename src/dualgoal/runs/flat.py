@@ -1,0 +1,100 @@
+"""The networks that act, as plain arrays by name: what an export holds, and the way back.
+
+Networks become numbered layers `goal/0/w, goal/0/b, ...` in the order in which they are applied. Values and critics,
+which only training needs, are left out.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from dualgoal.errors import UserError
+from dualgoal.interface import Algorithm, Representation
+from dualgoal.nets.heads import Actor, Bottleneck, Dense, Embedding, Flow
+from dualgoal.runs import trees
+from dualgoal.runs.checkpoint import Arrays
+
+Kind = dict[str, Any]
+
+
+def flatten(rep: Representation, algo: Algorithm, params: Any) -> tuple[Arrays, Kind, Kind]:
+    """All arrays by name, and what the goal's and the policy's are."""
+    goal, goal_kind = _goal(rep, params.rep)
+    actor, actor_kind = _actor(algo, params.algo)
+    encoders = {f"encoders/{name}": leaf for name, leaf in trees.to_host(params.encoders).items()}
+    return {k: np.asarray(v) for k, v in {**goal, **actor, **encoders}.items()}, goal_kind, actor_kind
+
+
+def unflatten(rep: Representation, algo: Algorithm, template: Any, arrays: Arrays, name: str) -> Any:
+    """The parameters again, None where the arrays do not say; `template` has their shapes, `name` is for messages.
+
+    Each number of the template is given its own index (a float, as networks hold floats), and flattening these tells
+    where each number went.
+    """
+    leaves, structure = jax.tree.flatten(template)
+    ends = np.cumsum([0, *(leaf.size for leaf in leaves)])
+    places = [
+        np.arange(a, b, dtype=np.float64).reshape(leaf.shape)
+        for a, b, leaf in zip(ends, ends[1:], leaves, strict=False)
+    ]
+    layout, _, _ = flatten(rep, algo, jax.tree.unflatten(structure, places))
+    if wrong := [key for key in {*layout, *arrays} if _shape(layout, key) != _shape(arrays, key)]:
+        key = min(wrong)
+        found, wanted = _shape(arrays, key) or "absent", _shape(layout, key) or "absent"
+        raise UserError(f"{name}: array '{key}' is {found}, expected {wanted}; made by another version?")
+    numbers, known = np.zeros(ends[-1], np.float32), np.zeros(ends[-1], bool)
+    for key, floats in layout.items():
+        at = floats.astype(np.int64)
+        numbers[at], known[at] = arrays[key], True
+    found = [at.astype(np.int64) for at in places]
+    return jax.tree.unflatten(structure, [numbers[at] if known[at].all() else None for at in found])
+
+
+def _shape(arrays: Arrays, key: str) -> tuple[int, ...] | None:
+    return arrays[key].shape if key in arrays else None
+
+
+def _goal(rep: Representation, rep_nets: Any) -> tuple[Arrays, Kind]:
+    """The network that turns a goal into z, as far as the representation says that there is one."""
+    if not rep.learned:
+        return {}, {"kind": "identity"}
+    net = getattr(rep_nets, rep.goal_network) if rep.goal_network else None
+    if isinstance(net, Bottleneck):
+        heads = {f"goal/{name}": _linear(head) for name, head in (("mean", net.mean), ("log_std", net.log_std))}
+        flat = {f"{name}/{part}": array for name, layer in heads.items() for part, array in layer.items()}
+        return _stack("goal", net.trunk) | flat, {"kind": "bottleneck"}
+    if isinstance(net, Embedding):
+        members = net.mlp.layers[0].w.shape[0] if net.mlp.layers[0].w.ndim == 3 else None
+        return _stack("goal", net.mlp), {"kind": "mlp", "members": members}
+    return {f"goal/{name}": leaf for name, leaf in trees.to_host(rep_nets).items()}, {"kind": "other"}
+
+
+def _actor(algo: Algorithm, algo_nets: Any) -> tuple[Arrays, Kind]:
+    """The network that turns a state and z into an action, as far as the algorithm says that there is one."""
+    net = getattr(algo_nets, algo.policy_network) if algo.policy_network else None
+    if isinstance(net, Actor):
+        return _stack("policy", net.mlp, net.head) | _fusion(net), {"kind": "gaussian"}
+    if isinstance(net, Flow):
+        return _stack("policy", net.mlp) | _fusion(net), {"kind": "flow"}
+    return {f"policy/{name}": leaf for name, leaf in trees.to_host(algo_nets).items()}, {"kind": "other"}
+
+
+def _fusion(net: Any) -> Arrays:
+    """Image encoders that belong to one network (orig); nothing on vectors."""
+    return {f"policy/fuse/{name}": leaf for name, leaf in trees.to_host(net.fuse).items()}
+
+
+def _stack(prefix: str, mlp: Any, *more: Any) -> Arrays:
+    """Layers in order: every one but the last is followed by GELU, and by LayerNorm where it has scale and offset."""
+    out: Arrays = {}
+    for n, layer in enumerate((*mlp.layers, *more)):
+        parts = _linear(layer)
+        if isinstance(layer, Dense):
+            parts |= {"scale": np.asarray(layer.scale), "offset": np.asarray(layer.offset)}
+        out |= {f"{prefix}/{n}/{part}": array for part, array in parts.items()}
+    return out
+
+
+def _linear(layer: Any) -> Arrays:
+    return {"w": np.asarray(layer.w), "b": np.asarray(layer.b)}

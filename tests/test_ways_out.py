@@ -1,0 +1,220 @@
+"""Ways out of the package: policies as ONNX and as exported files, rows with their learned distances."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from jax import random
+
+from dualgoal.algos import ALGOS
+from dualgoal.cli.main import main
+from dualgoal.data import dataset
+from dualgoal.data.origin import ActionRange
+from dualgoal.errors import UserError
+from dualgoal.machine import Hardware
+from dualgoal.reps import REPS
+from dualgoal.runs import export, facts, flat, onnx_export, policy
+from dualgoal.runs.config import Run
+from tiny import TASK, make_data, untrained
+
+UNITS = ActionRange((-3.0, -2.0, 0.0), (3.0, 2.0, 9.0))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_data(tmp_path_factory.mktemp("data"), episodes=3, length=9)
+
+
+@pytest.fixture(scope="module")
+def run(folder, tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "run"
+    untrained(path, folder, "dual", "gcivl")
+    return path
+
+
+def make_policy(rep, algo, shape=(4,), discrete=False, goal_shape=()):
+    """A policy that nobody trained, of a pair on observations of this shape."""
+    small = {} if rep == "orig" else {"hidden": (8, 8), "dim": 8}
+    few = {"flow_steps": 2} if algo == "gcfbc" else {}
+    made = Run(task="x", rep=REPS[rep](**small), algo=ALGOS[algo](hidden=(8, 8), **few))
+    data = facts.DataFacts(1, 1, action_range=None if discrete else UNITS)
+    about = facts.RunFacts(facts.Sizes(shape, 3, discrete, goal_shape), data, {}, Hardware.here("float32"))
+    agent = policy.agent_for(made, dataclasses.asdict(about.sizes))
+    rng = np.random.default_rng(1)  # filled by NumPy, because JAX would compile a program for each layer
+    shapes = jax.eval_shape(agent.init, random.key(1)).params
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape, scale=0.2).astype(np.float32), shapes)
+    return policy.Policy(agent, params, made, about)
+
+
+# ONNX -----------------------------------------------------------------------------------------------------------------
+
+PAIRS = [
+    ("dual", "gcivl", (4,), False, (2,)),  # goals that are not observations
+    ("vib", "gcfbc", (4,), False, ()),  # both draw noise
+    ("hiql_phi", "hiql", (4,), False, ()),  # z looks at the state; two policies
+    ("orig", "dqn", (4,), True, ()),  # discrete actions
+    ("dual", "gcivl", (8, 8, 3), False, ()),  # images: encoders that all networks share
+    ("orig", "gcbc", (9, 8, 1), True, ()),  # images stacked, an odd side
+]
+
+
+@pytest.mark.parametrize(("rep", "algo", "shape", "discrete", "goal"), PAIRS)
+def test_onnx_computes_what_the_policy_does(quick_compile, tmp_path, rep, algo, shape, discrete, goal):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'dualgoal[onnx]'")
+    pytest.importorskip("onnx", reason="pip install 'dualgoal[onnx]'")
+    made = make_policy(rep, algo, shape, discrete, goal)
+    parts = onnx_export.parts_of(made, tmp_path / "x.onnx")
+    assert [part.output for part in parts] == ["action", "z"][: 1 + REPS[rep].learned]
+    for part in parts:
+        content, line = onnx_export.checked(part, made, onnxruntime)
+        assert f"-> {part.output} (rows" in line and "largest difference" in line
+        session = onnxruntime.InferenceSession(content)
+        noise = [i.name for i in session.get_inputs() if i.name.startswith("noise")]
+        assert len(noise) == (("vib" in rep) + (algo == "gcfbc" and part.output == "action"))
+        rng, rows = np.random.default_rng(5), 7  # another number of rows than it was compared with
+        values = {i.name: rng.normal(size=(rows, *i.shape[1:])) * 9 for i in session.get_inputs()}
+        kind = np.uint8 if len(shape) == 3 else np.float32
+        values = {n: np.abs(v).astype(kind) if n not in noise else v.astype(np.float32) for n, v in values.items()}
+        (found,) = session.run(None, values)
+        if not noise:
+            given = [values[name] for name in part.inputs]
+            np.testing.assert_allclose(found, part.original(*given, 0), atol=2e-4, rtol=1e-4)
+        if part.output == "action" and not discrete:
+            assert (found >= np.array(UNITS.low) - 1e-5).all() and (found <= np.array(UNITS.high) + 1e-5).all()
+
+
+def test_the_command_writes_both_files_and_prints_the_difference(run, tmp_path, capsys):
+    onnx = pytest.importorskip("onnx", reason="pip install 'dualgoal[onnx]'")
+    pytest.importorskip("onnxruntime", reason="pip install 'dualgoal[onnx]'")
+    words = ["export", str(run), "--out", str(tmp_path / "p.onnx")]
+    assert main(words) == 0
+    policy_line, goal_line = capsys.readouterr().out.splitlines()
+    assert "observation (rows, 2), goal (rows, 2) -> action (rows, 2); largest difference" in policy_line
+    assert goal_line.startswith(str(tmp_path / "p-goal.onnx")) and "goal (rows, 2) -> z (rows, 4)" in goal_line
+    model = onnx.load(tmp_path / "p.onnx")
+    assert {p.key: p.value for p in model.metadata_props}["algo"] == "gcivl" and model.opset_import[0].version == 17
+    before = (tmp_path / "p.onnx").read_bytes()
+    assert main(words) == 0 and (tmp_path / "p.onnx").read_bytes() == before, "an export may replace an export"
+    (tmp_path / "p-goal.onnx").write_text("notes")
+    assert main(words) == 2 and "would be replaced" in capsys.readouterr().err
+
+
+def test_what_differs_is_not_written(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'dualgoal[onnx]'")
+    made = make_policy("orig", "gcbc")
+    (part,) = onnx_export.parts_of(made, tmp_path / "x.onnx")
+    wrong = part._replace(original=lambda *x: part.original(*x) + 0.01)
+    with pytest.raises(UserError, match="onnxruntime's action differs from the original by 0.01"):
+        onnx_export.checked(wrong, made, onnxruntime)
+    strange = part._replace(function=lambda key, s, g: jax.numpy.sort(s, axis=1))
+    with pytest.raises(UserError, match="does not know the operation 'sort'; export as safetensors"):
+        onnx_export.checked(strange, made, onnxruntime)
+
+
+# Exported files -------------------------------------------------------------------------------------------------------
+
+
+def test_an_exported_file_loads_as_a_policy(run, tmp_path):
+    original = policy.load(run, seed=3)
+    loaded = policy.load(export.export_policy(run, tmp_path / "p.safetensors", seed=3))
+    observations = np.random.default_rng(0).normal(size=(4, 2))
+    np.testing.assert_array_equal(loaded.act(observations, [1.0, 2.0]), original.act(observations, [1.0, 2.0]))
+    np.testing.assert_array_equal(loaded.encode([1.0, 2.0]), original.encode([1.0, 2.0]))
+    assert (loaded.seed, loaded.step, loaded.run) == (3, original.step, original.run)
+    with pytest.raises(UserError, match="for values and distances load the run directory"):
+        loaded.distance(observations, [1.0, 2.0])
+    with pytest.raises(UserError, match="holds seed 3, not 0"):
+        policy.load(tmp_path / "p.safetensors", seed=0)
+
+
+@pytest.mark.parametrize("pair", [("vib", "gcfbc"), ("orig", "gcbc"), ("hiql_phi", "hiql"), ("dual_pair", "gciql")])
+@pytest.mark.parametrize("shape", [(4,), (8, 8, 3)])
+def test_flat_arrays_can_be_put_back(pair, shape):
+    made = make_policy(*pair, shape)
+    arrays, _, _ = flat.flatten(made.run.rep, made.run.algo, made.params)
+    params = flat.unflatten(made.run.rep, made.run.algo, made.params, arrays, "x")
+    again, _, _ = flat.flatten(made.run.rep, made.run.algo, params)
+    assert list(again) == list(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(again[name], array)
+    with pytest.raises(UserError, match="made by another version"):
+        flat.unflatten(made.run.rep, made.run.algo, made.params, {**arrays, "more": np.zeros(1)}, "x")
+
+
+def test_a_damaged_export_is_one_line(run, tmp_path, capsys):
+    file = export.export_policy(run, tmp_path / "p.safetensors")
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(UserError, match="is not the file that p.json describes"):
+        policy.load(file)
+    (tmp_path / "p.json").write_text("{}")
+    with pytest.raises(UserError, match="does not describe an export"):
+        policy.load(file)
+    (tmp_path / "p.json").unlink()
+    with pytest.raises(UserError, match="an export is a safetensors file and a JSON file"):
+        policy.load(file)
+    about = json.loads((export.export_policy(run, tmp_path / "q.safetensors").with_suffix(".json")).read_text())
+    assert about["facts"]["dataset"]["file"] is None, "no path of this machine"
+
+
+# Labels ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+def test_rows_get_their_distance_and_advantage(run, folder, tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("dualgoal.runs.labels.BATCH", 10)  # several batches, across ends of episodes
+    out = tmp_path / f"labels.{kind}"
+    if kind == "parquet":
+        table = pytest.importorskip("pyarrow.parquet", reason="pip install 'dualgoal[parquet]'")
+    assert main(["label", str(run), "--data", str(folder), "--out", str(out), "--quiet"]) == 0
+    found = table.read_table(out).to_pydict() if kind == "parquet" else dict(np.load(out))
+    columns = {name: np.asarray(column) for name, column in found.items()}
+    rows, loaded = dataset.load(folder, TASK), policy.load(run)
+    assert list(columns) == ["episode", "step", "distance", "advantage"]
+    assert columns["episode"].tolist() == [0] * 9 + [1] * 9 + [2] * 9
+    assert columns["step"].tolist() == list(range(9)) * 3
+    goals = rows.observations[rows.ends[columns["episode"]]]
+    np.testing.assert_allclose(columns["distance"], loaded.distance(rows.observations, goals), rtol=1e-3, atol=1e-3)
+    gain = loaded.value(rows.observations[1:], goals[:-1]) - loaded.value(rows.observations[:-1], goals[:-1])
+    inside = ~rows.terminals[:-1]
+    np.testing.assert_allclose(columns["advantage"][:-1][inside], gain[inside], atol=1e-5)
+    assert np.isnan(columns["advantage"][rows.terminals]).all()
+    facts = json.loads(out.with_suffix(".json").read_text())
+    assert facts["data_sha256"] == rows.provenance["sha256"] and facts["run_id"] == loaded.run.id
+    assert set(facts["columns"]) == set(columns) and facts["goal"] == "the last row of the episode"
+
+
+def test_rows_can_have_one_goal(run, folder, tmp_path, capsys):
+    out = tmp_path / "one.npz"
+    words = ["label", str(run), "--data", str(folder), "--quiet", "--split", "val"]
+    assert main([*words, "--out", str(out), "--goal", "3", "4.5"]) == 0
+    rows, loaded = dataset.load(folder, TASK, "val"), policy.load(run)
+    wanted = loaded.distance(rows.observations, [3.0, 4.5])
+    np.testing.assert_allclose(np.load(out)["distance"], wanted, rtol=1e-3, atol=1e-3)
+    np.save(tmp_path / "goal.npy", np.array([3.0, 4.5], np.float32))
+    again = tmp_path / "two.npz"
+    assert main([*words, "--out", str(again), "--goal", str(tmp_path / "goal.npy")]) == 0
+    np.testing.assert_array_equal(np.load(again)["distance"], np.load(out)["distance"])
+    capsys.readouterr()
+    for more, message in (
+        (["--out", str(out)], "already there"),
+        (["--out", str(tmp_path / "x.csv")], "expected a name that ends in .npz or .parquet"),
+        (["--out", str(tmp_path / "x.npz"), "--goal", "1", "2", "3"], "goal has shape (3,)"),
+        (["--out", str(tmp_path / "x.npz"), "--goal", "1", "nan"], "a number is not finite"),
+        (["--out", str(tmp_path / "x.npz"), "--goal", "there"], "expected numbers, or an .npy file"),
+    ):
+        assert main([*words, *more]) == 2
+        line = capsys.readouterr().err
+        assert message in line and line.count("\n") == 1
+
+
+def test_labels_need_rows_of_the_same_kind(run, tmp_path):
+    np.savez(tmp_path / "other.npz", observations=np.zeros((6, 3), np.float32), actions=np.zeros((6, 2), np.float32),
+             terminals=np.arange(6) % 3 == 2)  # fmt: skip
+    from dualgoal.runs import labels
+
+    with pytest.raises(UserError, match=r"observations have shape \(3,\), but the run was trained on \(2,\)"):
+        labels.write_labels(run, tmp_path / "other.npz", tmp_path / "x.npz")
+    assert not (tmp_path / "x.npz").exists()
