@@ -1,35 +1,41 @@
 """Strict numerics for every test: shapes are checked at run time, silent rank promotion is an error, and in the tests
 of the core every warning is one too.
 
-Compiled programs are kept in pytest's cache: the workers, their subprocesses and the next run share them.
-`quick_compile` switches XLA's optimisations off for tests that compile many programs once. Tests of bit-equality do
-without it. It is a property of compilation, not of a process, so both kinds can share a worker.
+Most of the time goes into compiling programs that run once. So XLA optimises nothing unless a test asks for it with
+`small.OPTIMISED`, as the tests do that compare what optimisation could change; and compiled programs are kept in
+pytest's cache, where the workers, their subprocesses and the next run find them. For that a subprocess has one device
+as the workers have, unless its test is about devices.
 """
 
+import functools
 import os
 import sys
+from importlib import metadata
 from pathlib import Path
 
 CACHE = Path(__file__).parent.parent / ".pytest_cache"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "compiled"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+if metadata.version("jaxlib").startswith("0.10."):  # a flag that XLA does not know ends the process
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"  # half the time
 
 if sys.dont_write_bytecode:  # where Python may keep none, every subprocess would compile the source of JAX anew: 2 s
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # `python -B` sets none
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(CACHE / "bytecode")
     sys.dont_write_bytecode = False
 
-import jax
-import pytest
-from hypothesis import settings
-from jaxtyping import install_import_hook
+import jax  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+from jaxtyping import install_import_hook  # noqa: E402
 
 CHECKED = ["losses", "fast", "nets", "sampler", "agent", "reps", "algos"]
 install_import_hook([f"dualgoal.{name}" for name in CHECKED], "beartype.beartype")
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_num_cpu_devices", 1)  # whichever test trains first; subprocesses have a device per core
 
 # The same examples on every machine; `--hypothesis-profile default` looks for new ones.
 settings.register_profile("same", derandomize=True)
@@ -66,6 +72,28 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module")
 def quick_compile():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    """How everything is compiled in the tests."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The data of tiny runs."""
+    import tiny
+
+    return tiny.make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def one_program():
+    """Runs of one agent on one dataset share a compiled program, as processes do that find it in the cache: to load it
+    anew takes a second each time."""
+    from dualgoal.runs import training
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "TrainingLoop", functools.cache(training.TrainingLoop))
+        yield

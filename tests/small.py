@@ -1,6 +1,7 @@
 """Small problems and agents that the tests of the core share."""
 
 import dataclasses
+import os
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,11 @@ from dualgoal.streams import Transitions
 
 WIDTH = (8,)
 DIM = 8
+IMAGE = (16, 16, 3)  # two by two places after the encoder's three stacks
+# XLA's own defaults, as compiler options: the tests go without (see conftest.py) unless they ask.
+OPTIMISED: dict = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
+if "fusion_emitters" in os.environ.get("XLA_FLAGS", ""):
+    OPTIMISED["xla_cpu_use_fusion_emitters"] = True
 
 
 def rep(name: str, hidden=WIDTH, **options):

@@ -19,7 +19,7 @@ from dualgoal.streams import GoalMix
 
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
-IMAGE = (64, 64, 3)
+IMAGE = small.IMAGE
 
 
 def equal(a, b) -> bool:

@@ -21,7 +21,7 @@ from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
-IMAGES = Spec((64, 64, 3), 2, batch_size=4)
+IMAGES = Spec(small.IMAGE, 2, batch_size=4)
 
 
 def test_the_roles_are_those_of_ogbench():

@@ -13,6 +13,7 @@ import pytest
 from dualgoal import machine
 from dualgoal.runs import training
 
+FREE = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}  # to choose its devices
 two_cores = pytest.mark.skipif(sys.platform != "linux" or machine.cores() < 2, reason="needs Linux and two cores")
 
 
@@ -63,7 +64,7 @@ def test_as_many_workers_as_cores_are_left_for_them(monkeypatch):
 )
 def test_every_core_is_a_device_unless_somebody_said_otherwise(given, first, devices):
     code = f"import jax; from dualgoal import machine; {first}; machine.a_device_per_core(); print(jax.device_count())"
-    env = {**os.environ, "JAX_PLATFORMS": "cpu", **given}
+    env = {**FREE, "JAX_PLATFORMS": "cpu", **given}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == (f"{devices}\n", 0), done.stderr
 
@@ -76,7 +77,7 @@ def test_seeds_of_lights_out_have_a_core_each_too(tmp_path):
         lightsout.Experiment("3x3", "orig", **small).train({str(tmp_path)!r} + "/run", quiet=True)
         print(jax.device_count())
     """
-    env = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    env = {**FREE, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=env, capture_output=True, text=True)
     assert done.stdout.split()[-1:] == [str(machine.cores())], done.stderr
 

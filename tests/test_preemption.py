@@ -14,20 +14,13 @@ from dualgoal import loop
 from dualgoal.errors import Preempted
 from dualgoal.runs import directory, interruption, training
 from dualgoal.runs.rows import EvalRow
-from tiny import flags, make_data, record, tiny_run
+from tiny import flags, record, tiny_run
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="schedulers that send these signals run on Unix")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="schedulers that send these signals run on Unix"),
+    pytest.mark.usefixtures("one_program"),
+]
 RUN = tiny_run(steps=40, eval_every=20, episodes=1, seeds=(0,))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_data(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
 
 
 class Scorer:
@@ -59,7 +52,7 @@ def train(folder, out, ask=lambda: None):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(folder, tmp_path_factory, cache):
+def undisturbed(folder, tmp_path_factory, cache, one_program):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DUALGOAL_CACHE", str(cache))
         out = tmp_path_factory.mktemp("undisturbed") / "run"
@@ -114,6 +107,7 @@ def test_during_compilation_nothing_is_begun(folder, tmp_path, undisturbed, monk
         return compile_loop(lowered)
 
     monkeypatch.setattr(loop, "compile_loop", slowly)
+    monkeypatch.setattr(training, "TrainingLoop", loop.TrainingLoop)  # which compiles
     with pytest.raises(Preempted, match="nothing has been trained yet"):
         train(folder, tmp_path / "a")
     monkeypatch.undo()

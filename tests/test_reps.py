@@ -22,7 +22,7 @@ from dualgoal.streams import FUTURE_GOALS, Window
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
-IMAGES = Spec((64, 64, 3), 2)
+IMAGES = Spec(small.IMAGE, 2)
 HALF = jnp.float32(0.5)
 AGGREGATIONS = typing.get_args(typing.get_type_hints(Dual)["aggregation"])
 DISTANCES = {

@@ -41,17 +41,19 @@ def run(agent, data):
 @pytest.fixture(scope="module")
 def alone(agent, data):
     """Each seed by itself: the start and the end."""
-    steps = jax.jit(run(agent, data))
+    steps = jax.jit(run(agent, data), compiler_options=small.OPTIMISED)
     init = jax.jit(agent.init, compiler_options=HURRY)
     starts = [init(random.key(seed)) for seed in SEEDS]
     return starts, [steps(start, random.key(seed)) for start, seed in zip(starts, SEEDS, strict=True)]
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 4])
 def test_a_seed_in_company_is_the_seed_alone(count, agent, data, alone):
     starts, ends = alone
     together = jax.jit(jax.vmap(agent.init), compiler_options=HURRY)(keys(count))
-    trained = jax.device_get(jax.jit(jax.vmap(run(agent, data)))(together, keys(count)))
+    trained = jax.device_get(
+        jax.jit(jax.vmap(run(agent, data)), compiler_options=small.OPTIMISED)(together, keys(count))
+    )
     together = jax.device_get(together)
     for n in range(count):
         one = lambda tree, n=n: jax.tree.map(lambda x: x[n], tree)
@@ -62,7 +64,7 @@ def test_a_seed_in_company_is_the_seed_alone(count, agent, data, alone):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 4])
 def test_a_seed_in_company_draws_the_same_batches(count, agent, data):
     draw = lambda key: agent.sample(data, key, 57)
     batches, alone = jax.device_get(jax.jit(jax.vmap(draw))(keys(count))), jax.jit(draw)
@@ -79,8 +81,9 @@ def test_seeds_differ(alone):
         assert (np.asarray(first) != np.asarray(second)).all()
 
 
-def test_a_program_takes_the_steps_that_updates_take(agent, data, alone):
+def test_a_program_takes_the_steps_that_updates_take(agent, data, alone, monkeypatch):
     """It draws a batch one step ahead and hands goals that two consumers share on as one; nothing else differs."""
+    monkeypatch.setattr(loop, "compile_loop", lambda lowered: lowered.compile(compiler_options=small.OPTIMISED))
     trainer = loop.TrainingLoop(agent, SEEDS[:2])
     state = trainer.init()
     for steps in (1, STEPS - 1):

@@ -19,7 +19,7 @@ from dualgoal.reps import DualPair, DualSiamese, DualToken
 pytestmark = pytest.mark.usefixtures("quick_compile")
 
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
-IMAGES = Spec((64, 64, 3), 2, batch_size=4)
+IMAGES = Spec(small.IMAGE, 2, batch_size=4)
 TINY = {"dim": 8, "hidden": (8,)}
 FORMS = [DualSiamese, DualPair, DualToken]
 
@@ -65,7 +65,7 @@ def test_pair_reads_both_in_one_network():
 def test_tokens_are_joined_place_by_place():
     tokens = Tokens(random.key(0), IMAGES, 8)
     join = Join(random.key(1), tokens)
-    images = random.randint(random.key(2), (2, 2, 64, 64, 3), 0, 256).astype(jnp.uint8)
+    images = random.randint(random.key(2), (2, 2, *small.IMAGE), 0, 256).astype(jnp.uint8)
     h_s, h_g = (tokens(x) for x in images)
     assert h_s.shape == (2, 64, 32) and tokens.size == 2048
     w, b = np.asarray(join.linear.w), np.asarray(join.linear.b)
@@ -76,7 +76,7 @@ def test_tokens_are_joined_place_by_place():
 def test_the_map_is_what_the_encoder_flattens():
     encoder = Impala(random.key(0), IMAGES.observation_shape, IMAGES)
     tokens = eqx.tree_at(lambda t: t.stacks, Tokens(random.key(0), IMAGES, 8), encoder.stacks)
-    image = random.randint(random.key(2), (2, 64, 64, 3), 0, 256).astype(jnp.uint8)
+    image = random.randint(random.key(2), (2, *small.IMAGE), 0, 256).astype(jnp.uint8)
     y = tokens(image).reshape(2, -1) @ encoder.w + encoder.b[None]
     np.testing.assert_allclose(encoder(image), jax.nn.gelu(y, approximate=True), rtol=1e-4, atol=1e-5)
 
@@ -139,7 +139,7 @@ def test_one_encoder_reads_states_and_goals():
     assert state.params.encoders.goal is None
     agent = Agent(DualSiamese(**TINY), NoAlgorithm(), IMAGES)
     params = agent.init(random.key(0)).params
-    image = random.randint(random.key(2), (2, 64, 64, 3), 0, 256).astype(jnp.uint8)
+    image = random.randint(random.key(2), (2, *small.IMAGE), 0, 256).astype(jnp.uint8)
     np.testing.assert_array_equal(*agent.features(params, image, image))
     z = agent.encode(params, image, random.key(0), s=image)
     np.testing.assert_array_equal(z[:, 8:], 0)  # at the goal there is nothing left to do
@@ -148,7 +148,7 @@ def test_one_encoder_reads_states_and_goals():
 def test_a_frozen_siamese_keeps_its_one_encoder():
     agent = Agent(DualSiamese(**TINY), GCIVL(hidden=(8,)), IMAGES, frozen=True)
     state = agent.init(random.key(0))
-    batch = agent.sample(small.data((64, 64, 3)), random.key(1), 0)
+    batch = agent.sample(small.data(small.IMAGE), random.key(1), 0)
     gradient = jax.grad(lambda p: agent.losses(p, state.targets, batch, random.key(2))[0])(state.params)
     assert not any(np.asarray(x).any() for x in jax.tree.leaves((gradient.rep, gradient.encoders)))
     assert any(np.asarray(x).any() for x in jax.tree.leaves(gradient.algo))

@@ -9,14 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 import jax
 import numpy as np
 import pytest
 
-import tiny
+import small
 from dualgoal import loop as program_module
 from dualgoal import sampler
 from dualgoal.data import dataset as data
@@ -26,15 +25,7 @@ from dualgoal.runs import directory, policy, training
 from dualgoal.runs.facts import Sizes
 from tiny import TASK, dualgoal, flags, make_data, record, tiny_run
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_data(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+pytestmark = pytest.mark.usefixtures("one_program")
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +43,12 @@ def same(a, b):
 
 def test_the_number_of_steps_in_a_chunk_changes_no_bit(folder, monkeypatch):
     compilations = []
-    compile_loop = program_module.compile_loop
-    monkeypatch.setattr(program_module, "compile_loop", lambda lowered: compilations.append(1) or compile_loop(lowered))
+
+    def optimised(lowered):
+        compilations.append(1)
+        return lowered.compile(compiler_options=small.OPTIMISED)
+
+    monkeypatch.setattr(program_module, "compile_loop", optimised)
     run = tiny_run("dual", "gcivl")
     dataset = data.load(folder, TASK)
     program = TrainingLoop(policy.agent_for(run, dataclasses.asdict(Sizes.of(dataset))), run.seeds)
@@ -73,11 +68,9 @@ def test_the_number_of_steps_in_a_chunk_changes_no_bit(folder, monkeypatch):
 
 
 def test_killed_at_a_random_moment_and_resumed_equals_undisturbed(folder, cache, tmp_path):
-    run = tiny_run(steps=3000, eval_every=1500, save_every=250, log_every=125, episodes=1)
+    run = tiny_run(steps=3000, eval_every=1500, save_every=250, log_every=125, episodes=1, seeds=(0,))
     words = [*flags(run), "--data", str(folder), "--workers", "1", "--quiet"]
-    undisturbed = dualgoal(*words, "--out", str(tmp_path / "a"), cache=cache)
-    assert undisturbed.wait() == 0, undisturbed.stdout.read()
-    undisturbed.stdout.close()
+    training.train(run, tmp_path / "a", data_path=folder, workers=1, quiet=True)
     moment, kills = random.Random(os.getpid()), 0
     for _ in range(20):
         process = dualgoal(*words, "--out", str(tmp_path / "b"), cache=cache)
@@ -85,7 +78,7 @@ def test_killed_at_a_random_moment_and_resumed_equals_undisturbed(folder, cache,
         while process.poll() is None and len(directory.steps(tmp_path / "b")) == before:
             time.sleep(0.005)
         try:
-            process.wait(moment.uniform(0, 0.3) if kills < 2 else 120)
+            process.wait(moment.uniform(0, 0.3) if kills < 1 else 120)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             kills += 1
@@ -97,10 +90,19 @@ def test_killed_at_a_random_moment_and_resumed_equals_undisturbed(folder, cache,
     assert record(tmp_path / "a") == record(tmp_path / "b")
 
 
-def test_running_again_resumes_or_says_that_it_is_complete(folder, tmp_path, capsys):
+@pytest.fixture(scope="module")
+def finished(folder, cache, one_program, tmp_path_factory):
+    """A run of `tiny_run()`, from which tests take copies."""
+    out = tmp_path_factory.mktemp("finished") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DUALGOAL_CACHE", str(cache))
+        training.train(tiny_run(), out, data_path=folder, quiet=True)
+    return out
+
+
+def test_running_again_resumes_or_says_that_it_is_complete(folder, finished, tmp_path, capsys):
     run = tiny_run()
-    training.train(run, tmp_path / "a", data_path=folder)
-    capsys.readouterr()
+    shutil.copytree(finished, tmp_path / "a")
     before = record(tmp_path / "a")
     training.train(run, tmp_path / "a", data_path=folder)
     assert "complete (40 steps)" in capsys.readouterr().out and record(tmp_path / "a") == before
@@ -116,16 +118,14 @@ def test_running_again_resumes_or_says_that_it_is_complete(folder, tmp_path, cap
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "flipped"])
-def test_a_damaged_checkpoint_costs_time_and_nothing_else(folder, tmp_path, capsys, damage):
-    run = tiny_run()
-    training.train(run, tmp_path / "a", data_path=folder)
+def test_a_damaged_checkpoint_costs_time_and_nothing_else(folder, finished, tmp_path, capsys, damage):
+    shutil.copytree(finished, tmp_path / "a")
     before = record(tmp_path / "a")
     file = directory.checkpoint_path(tmp_path / "a", 40)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 16
     file.write_bytes({"truncated": bytes(content[:99]), "empty": b"", "flipped": bytes(content)}[damage])
-    capsys.readouterr()
-    training.train(run, tmp_path / "a", data_path=folder)
+    training.train(tiny_run(), tmp_path / "a", data_path=folder)
     said = capsys.readouterr().out
     assert "step-000000040.safetensors" in said and "resuming from step 30" in said
     assert record(tmp_path / "a").items() >= before.items()
@@ -156,67 +156,41 @@ def test_interrupted_from_the_keyboard_saves_and_says_how_to_resume(folder, cach
     assert f"again: dualgoal train {TASK}" in said
 
 
-def test_two_devices_share_the_seeds(folder, cache):
-    code = """
-        import sys, jax, numpy as np
-        sys.path.insert(0, {tests!r})
-        from tiny import TASK, tiny_run
-        import dataclasses
-        from dualgoal import sampler
-        from dualgoal.data import dataset as data
-        from dualgoal.loop import TrainingLoop
-        from dualgoal.runs import policy
-        from dualgoal.runs.facts import Sizes
-        run = tiny_run(seeds=(0, 1, 2, 3))
-        dataset = data.load({folder!r}, TASK)
-        agent = policy.agent_for(run, dataclasses.asdict(Sizes.of(dataset)))
-        program = TrainingLoop(agent, run.seeds)
-        rows = program.place_data(sampler.to_device(dataset))
-        text = program._chunk.lower(program.init(), rows, program.keys, np.int32(1)).compile().as_text()
-        text += program._measure.lower(program.init(), rows, program.keys).compile().as_text()
-        talk = [w for w in ("all-reduce", "all-gather", "all-to-all", "collective-permute") if w in text]
-        state, _ = program.advance(program.init(), rows, 20)
-        leaf = jax.tree.leaves(state.params)[0]
-        print(jax.device_count(), len(leaf.sharding.device_set), leaf.sharding.shard_shape(leaf.shape)[0], talk)
-        print(float(sum(np.abs(np.asarray(x, np.float64)).sum() for x in jax.tree.leaves(state.params))))
-    """
-    code = textwrap.dedent(code).format(tests=os.path.dirname(tiny.__file__), folder=str(folder))
-    sums = []
-    for devices, expected in ((1, "1 1 4 []"), (2, "2 2 2 []")):
-        flag = f"--xla_force_host_platform_device_count={devices}"
-        env = {**os.environ, "XLA_FLAGS": flag, "DUALGOAL_CACHE": str(cache)}
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        about, total = done.stdout.split("\n")[:2]
-        assert about == expected
-        sums.append(float(total))
-    assert sums[0] == pytest.approx(sums[1], rel=1e-6)
+def train_four_seeds(folder):
+    """What training comes to on the devices of this process, and what it leaves out."""
+    run, dataset = tiny_run(seeds=(0, 1, 2, 3)), data.load(folder, TASK)
+    program = TrainingLoop(policy.agent_for(run, dataclasses.asdict(Sizes.of(dataset))), run.seeds)
+    rows = program.place_data(sampler.to_device(dataset))
+    text = program.compile(program.init(), rows).as_text()
+    text += program._measure.lower(program.init(), rows, program.keys).compile().as_text()
+    state, _ = program.advance(program.init(), rows, 20)
+    leaf = jax.tree.leaves(state.params)[0]
+    shards = [*rows.observations.addressable_shards, *rows.actions.addressable_shards]
+    return {
+        "devices": [jax.device_count(), len(leaf.sharding.device_set), len(shards) // 2],
+        "seeds of each": leaf.sharding.shard_shape(leaf.shape)[0],
+        "messages": [w for w in ("all-reduce", "all-gather", "all-to-all", "collective-permute") if w in text],
+        "copies of the data": len(
+            {shard.data.unsafe_buffer_pointer() for shard in shards}
+            - {dataset.observations.ctypes.data, dataset.actions.ctypes.data}
+        ),
+        "sum": float(sum(np.abs(np.asarray(x, np.float64)).sum() for x in jax.tree.leaves(state.params))),
+    }
 
 
-ONE_COPY = """
-import sys, numpy as np, jax
-jax.config.update("jax_num_cpu_devices", 2)
-from dualgoal.data import dataset
-from dualgoal.loop import TrainingLoop
-from dualgoal.runs import policy
-from dualgoal.sampler import to_device
-import tiny
-data = dataset.load(sys.argv[1], tiny.TASK)
-run = tiny.tiny_run()
-agent = policy.agent_for(run, {"observation_shape": (2,), "action_dim": 2, "discrete": False})
-placed = TrainingLoop(agent, run.seeds).place_data(to_device(data))
-for array, given in ((placed.observations, data.observations), (placed.actions, data.actions)):
-    places = {shard.data.unsafe_buffer_pointer() for shard in array.addressable_shards}
-    assert len(array.addressable_shards) == 2 and places == {given.ctypes.data}, (places, given.ctypes.data)
-"""
-
-
-def test_the_devices_of_a_cpu_share_one_copy_of_the_data(folder):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+def test_two_devices_share_the_seeds_and_one_copy_of_the_data(folder):
+    code = "import json, sys, test_train; print(json.dumps(test_train.train_four_seeds(sys.argv[1])))"
+    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-c", ONE_COPY, str(folder)], capture_output=True, text=True, env=environment
-    )
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": paths, "JAX_NUM_CPU_DEVICES": "2"},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    two, one = json.loads(done.stdout), train_four_seeds(folder)
+    assert two.pop("sum") == pytest.approx(one.pop("sum"), rel=1e-6)
+    nothing = {"messages": [], "copies of the data": 0}
+    assert two == {"devices": [2, 2, 2], "seeds of each": 2, **nothing}
+    assert one == {"devices": [1, 1, 1], "seeds of each": 4, **nothing}
 
 
 def test_seeds_use_the_largest_number_of_devices_that_divides():
@@ -240,16 +214,14 @@ def test_second_stage_leaves_phi_as_it_was_and_shares_it(tmp_path):
         training.train(other, tmp_path / "c", data_path=folder, quiet=True)
 
 
-def test_metrics_have_losses_of_both_splits_for_every_seed(folder, tmp_path):
-    run = tiny_run()
-    training.train(run, tmp_path / "a", data_path=folder, quiet=True)
-    rows = metrics(tmp_path / "a")
+def test_metrics_have_losses_of_both_splits_for_every_seed(finished):
+    rows = metrics(finished)
     assert [(r["step"], r["split"], r["seed"]) for r in rows[:4]] == [
         (10, "train", 0), (10, "train", 3), (10, "val", 0), (10, "val", 3),
     ]  # fmt: skip
     assert len(rows) == 16 and all(isinstance(r["actor/loss"], float) for r in rows)
-    facts = json.loads((tmp_path / "a" / "config.json").read_text())
-    assert facts["id"] == run.id and facts["hardware"]["threads"] and facts["versions"]["jaxlib"]
+    facts = json.loads((finished / "config.json").read_text())
+    assert facts["id"] == tiny_run().id and facts["hardware"]["threads"] and facts["versions"]["jaxlib"]
     assert facts["dataset"]["sha256"] and facts["sizes"]["observation_shape"] == [2]
 
 
