@@ -13,12 +13,12 @@ from tiny import make_data
 ROOT = Path(__file__).parents[1]
 SMALL = {
     "train": "--steps 10 --batch-size 16 --rep.hidden 8 8 --algo.hidden 8 8 --rep.dim 8 --seeds 0 --eval-every 10 "
-    "--log-every 10 --save-every 10",
+    "--log-every 10 --save-every 10 --workers 1",
     "train cube-single-play-v0": "--episodes 1",  # own data has no environment, and no evaluation
     "train pointmaze-medium-navigate-v0": "--episodes 0",  # the next command of the tutorial evaluates
-    "eval": "--episodes 1 --seeds 0",
+    "eval": "--episodes 1 --seeds 0 --workers 1",
     "reproduce": "--steps 10",
-    "data generate": "--episodes 2",
+    "data generate": "--episodes 2 --workers 1",
 }
 
 
