@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -172,21 +170,6 @@ def test_what_a_worker_finds_wrong_arrives_as_one_line(path):
         evaluator.submit(path, 1500)
         with pytest.raises(UserError, match="has no seed 99"):
             evaluator.collect(wait=True)
-
-
-def test_workers_import_nothing_from_the_current_folder(path, tmp_path):
-    """A script's own folder is on the import path, the folder it is called from is not."""
-    for name in ("jax", "socket", "numpy"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the current folder')")
-    (tmp_path / "elsewhere").mkdir()
-    script = tmp_path / "elsewhere" / "script.py"
-    script.write_text(
-        "import sys\nfrom dualgoal.runs import evaluation\n"
-        "rows = evaluation.evaluate(sys.argv[1], episodes=1, seeds=(0,), workers=1, random=True)\nprint(len(rows))\n"
-    )
-    words = [sys.executable, str(script), str(path)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
 
 
 def test_bad_questions_get_clear_answers(path, tmp_path):

@@ -1,7 +1,6 @@
 """Runs on a Ray cluster of this machine: a node is lost in mid-run, and nothing else is."""
 
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -15,26 +14,12 @@ from dualgoal.errors import UserError
 from dualgoal.paper import jobs, sweep
 from dualgoal.paper.jobs import Means
 from dualgoal.runs import directory, owner
-from tiny import TASK, make_data, record
+from tiny import SWEEP, make_data, record
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'dualgoal[ray]')")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc for a worker's node")
 
-FILE = f"""
-tasks = ["{TASK}"]
-reps = ["orig"]
-algos = ["gcbc"]
-seeds = [3]
-[options]
-steps = 50_000
-batch_size = 16
-save_every = 2_500
-log_every = 2_500
-episodes = 0
-algo.hidden = [8, 8]
-[grid]
-lr = [1e-4, 2e-4, 3e-4, 4e-4]
-"""
+FILE = SWEEP.format(rates="1e-4, 2e-4")  # a run for each of the two nodes
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +70,7 @@ def test_what_is_wrong_is_one_line_before_anything_is_trained(cluster, tmp_path,
 
 def test_a_lost_node_costs_time_and_no_result(cluster, tmp_path, monkeypatch):
     found, nodes = cluster
-    data, file = make_data(tmp_path / "data"), tmp_path / "four.toml"
+    data, file = make_data(tmp_path / "data"), tmp_path / "two.toml"
     file.write_text(FILE)
     said, removed = [], []
 
@@ -107,9 +92,7 @@ def test_a_lost_node_costs_time_and_no_result(cluster, tmp_path, monkeypatch):
     done = sweep.carry_out(file, out=tmp_path / "ray", means=means, say=said.append)
     remover.join()
     assert not done.problems and any("lost its worker" in line for line in said), said
-    words = ["sweep", str(file), "--data", str(data), "--out", str(tmp_path / "here"), "--quiet"]
-    here = subprocess.run([sys.executable, "-m", "dualgoal", *words], capture_output=True, text=True)
-    assert here.returncode == 0, here.stderr
+    sweep.carry_out(file, out=tmp_path / "here", means=Means(data=data, quiet=True), say=said.append)
     for job in sweep.plan(file, tmp_path / "ray"):
         same = tmp_path / "here" / job.out.relative_to(tmp_path / "ray")
         assert job.status == "finished" and record(job.out) == record(same)

@@ -14,8 +14,7 @@ from dualgoal.errors import UserError
 from dualgoal.paper import jobs, sweep
 from dualgoal.paper.jobs import Means
 from dualgoal.runs import directory, owner
-from test_ray import FILE
-from tiny import make_data, record
+from tiny import SWEEP, make_data, record
 
 submitit = pytest.importorskip("submitit", reason="submitit is not installed (pip install 'dualgoal[slurm]')")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Slurm is not for Windows")
@@ -27,7 +26,7 @@ def local(folder, **placement):
 
 def test_a_job_that_is_interrupted_and_requeued_ends_bit_equal(tmp_path, monkeypatch):
     data, file = make_data(tmp_path / "data"), tmp_path / "one.toml"
-    file.write_text(FILE.replace("[1e-4, 2e-4, 3e-4, 4e-4]", "[1e-4]"))
+    file.write_text(SWEEP.format(rates="1e-4"))
     submitted, said = [], []
 
     class Interrupted(OnSlurm):

@@ -12,6 +12,22 @@ from dualgoal.paper import settings
 from dualgoal.runs.config import Run
 
 TASK = "pointmaze-medium-navigate-v0"
+# A sweep over learning rates whose runs take long enough to be disturbed.
+SWEEP = f"""
+tasks = ["{TASK}"]
+reps = ["orig"]
+algos = ["gcbc"]
+seeds = [3]
+[options]
+steps = 50_000
+batch_size = 16
+save_every = 2_500
+log_every = 2_500
+episodes = 0
+algo.hidden = [8, 8]
+[grid]
+lr = [{{rates}}]
+"""
 
 
 def make_data(folder: Path, episodes: int = 12, length: int = 41, seed: int = 0) -> Path:
