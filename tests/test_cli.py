@@ -319,6 +319,7 @@ def test_a_file_where_a_folder_belongs(tmp_path, capsys, monkeypatch, quick_comp
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     (tmp_path / "FILE").write_text("a file")
     source = make_data(tmp_path / "DATA")
+    (source / "config.json").write_text("{}")  # a run, as far as report can see
     words = [str(source / f"{TASK}.npz") if word == "SOURCE" else word for word in words]
     status, _, err = said(capsys, *words)
     assert status == 2 and err.startswith("dualgoal: ") and err.count("\n") == 1 and "FILE" in err, err

@@ -28,12 +28,13 @@ ALLOWED = {  # a folder, or a module at the top, may import itself and what stan
     "loop": "agent streams sampler interface errors",
     "envs": "errors files imports",
     "data": "envs files imports jsons machine progress errors",
-    "collect": "data envs files jsons machine progress workers errors",
-    "theory": "errors",
+    "collect": "data envs files imports jsons machine progress workers errors",
+    "theory": "errors imports",
     "runs": f"{METHOD} collect data envs files imports jsons machine progress workers errors",
     "engine": "runs files jsons machine errors __init__",  # of the package: its version, compared between machines
-    "paper": f"{METHOD} engine runs collect data envs files jsons machine progress theory errors",
-    "report": "paper runs data envs files jsons machine errors",
+    "paper": f"{METHOD} engine runs collect data envs files imports jsons machine progress theory errors",
+    "report": "paper runs data envs files imports jsons machine errors",
+    "api": "paper report runs data envs imports interface registry files errors",
     "bench": f"{METHOD} paper runs envs machine errors",
     "cli": "*",
     "__init__": "*",  # lazily: see test_public

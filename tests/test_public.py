@@ -48,7 +48,7 @@ def place(tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("DUALGOAL_CACHE", str(folder / "cache"))
         (example,) = doctest.DocTestFinder().find(dualgoal.train, "train", globs={"dualgoal": dualgoal})
-        assert not doctest.DocTestRunner().run(example).failed
+        assert not doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example).failed
     return folder
 
 

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,20 @@ from dualgoal.errors import UserError
 
 WITHOUT_LABMAZE = "pip install --no-deps ogbench==1.2.2 dm-control==1.0.36"  # see pyproject.toml
 PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def modules_of(package: str) -> Callable[[str], ModuleType]:
+    """The `__getattr__` of a package whose modules are imported when they are first used as its attributes."""
+
+    def module(name: str) -> ModuleType:
+        try:
+            return importlib.import_module(f"{package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{package}.{name}":  # something that the module itself needs
+                raise
+            raise AttributeError(f"module '{package}' has no attribute '{name}'") from None
+
+    return module
 
 
 def load(what: str, path: str) -> Any:

@@ -1,4 +1,5 @@
-"""What a person sees while something long runs: a live display in a terminal, plain lines elsewhere, or nothing.
+"""What a person sees while something long runs: a live display in a terminal or a notebook, plain lines elsewhere, or
+nothing.
 
 `bar` is for work that is only counted (episodes, bytes); a training run also has losses and scores to show, and a
 `Display` takes those.
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from html import escape
 from typing import Any, Protocol
 
 from rich.console import Group
@@ -83,7 +85,15 @@ def display(title: str, step: int, total: int, quiet: bool = False) -> Display:
     """The display that suits where the output goes."""
     if quiet:
         return Quiet()
+    if in_notebook():
+        return Notebook(title, step, total)
     return Terminal(title, step, total) if sys.stdout.isatty() else Lines(step, total)
+
+
+def in_notebook() -> bool:
+    """Whether a Jupyter kernel runs this process, and draws HTML for it."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
 
 
 class Quiet:
@@ -121,8 +131,7 @@ class Lines:
     def losses(self, values: Mapping[str, Any]) -> None: ...
 
     def success(self, step: int, percent: Mapping[int, float]) -> None:
-        scores = "  ".join(f"seed {seed}: {score:.0f} %" for seed, score in percent.items())
-        self.say(f"step {step:,} success  {scores}")
+        self.say(_success(step, percent))
 
     def close(self) -> None: ...
 
@@ -151,14 +160,67 @@ class Terminal:
         self._busy = busy
 
     def losses(self, values: Mapping[str, Any]) -> None:
-        shown = {name.removesuffix("/loss"): float(v[0]) for name, v in values.items() if name.endswith("/loss")}
-        self._losses = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
+        self._losses = _of_first_seed(values)
 
     def success(self, step: int, percent: Mapping[int, float]) -> None:
         self._scores = "  ".join(f"seed {seed}: {score:.0f} % at {step:,}" for seed, score in percent.items())
 
     def close(self) -> None:
         self._live.stop()
+
+
+class Notebook:
+    """A bar, the losses and the success of each evaluation, in one output that is drawn again in place."""
+
+    def __init__(self, title: str, step: int, total: int, every: float = 0.5):
+        from IPython.display import HTML, display  # it is there: a kernel runs this
+
+        self._title, self._progress, self._every, self._next = title, _steps(step, total), every, 0.0
+        self._busy, self._losses = "compiling", ""
+        self._scores: list[str] = []
+        self._said: list[str] = []
+        self._html, self._output = HTML, display(HTML(self.picture()), display_id=True)
+
+    def picture(self) -> str:
+        """What is shown, as HTML."""
+        (task,) = self._progress.tasks
+        bar = f'<progress style="width:100%" max="{task.total:.0f}" value="{task.completed:.0f}"></progress>'
+        lines = [_in_words(task), self._losses, *self._scores[-5:], self._busy, *self._said]
+        return f"<b>{escape(self._title)}</b>{bar}<pre>{escape(chr(10).join(filter(None, lines)))}</pre>"
+
+    def _draw(self) -> None:
+        self._next = time.monotonic() + self._every
+        self._output.update(self._html(self.picture()))
+
+    def say(self, text: str) -> None:
+        self._said.append(text)
+        self._draw()
+
+    def advance(self, step: int, busy: str = "") -> None:
+        self._progress.update(self._progress.tasks[0].id, completed=step)
+        self._busy = busy
+        if time.monotonic() >= self._next:
+            self._draw()
+
+    def losses(self, values: Mapping[str, Any]) -> None:
+        self._losses = _of_first_seed(values)
+
+    def success(self, step: int, percent: Mapping[int, float]) -> None:
+        self._scores.append(_success(step, percent))
+        self._draw()
+
+    def close(self) -> None:
+        self._busy = ""
+        self._draw()
+
+
+def _success(step: int, percent: Mapping[int, float]) -> str:
+    return f"step {step:,} success  " + "  ".join(f"seed {seed}: {score:.0f} %" for seed, score in percent.items())
+
+
+def _of_first_seed(values: Mapping[str, Any]) -> str:
+    shown = {name.removesuffix("/loss"): float(v[0]) for name, v in values.items() if name.endswith("/loss")}
+    return "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
 
 
 def _steps(step: int, total: int) -> Progress:

@@ -1,1 +1,5 @@
 """Making datasets: scripted behaviours that act in an environment and record what happens."""
+
+from dualgoal.imports import modules_of
+
+__getattr__ = modules_of(__name__)

@@ -28,10 +28,15 @@ def build(what: Any, max_steps: int | None = None) -> Any:
         named = ":" in what and what.rpartition(":")[2].isidentifier()  # Gymnasium's module:Name-v0 is not
         made = imports.function("environment", what)() if named else _from_id(what, max_steps)
     else:
-        made = what if isinstance(what, gymnasium.Env) or not callable(what) else what()
+        made = what() if makes(what) else what
     if not all(hasattr(made, part) for part in ("reset", "step", "action_space")):
         raise UserError(f"environment '{name}' is a {type(made).__name__}; expected a gymnasium.Env")
     return made
+
+
+def makes(what: Any) -> bool:
+    """Whether this makes environments, instead of being one."""
+    return isinstance(what, str) or (callable(what) and not isinstance(what, gymnasium.Env))
 
 
 def _from_id(name: str, max_steps: int | None) -> Any:

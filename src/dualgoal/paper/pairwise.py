@@ -90,23 +90,18 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
             raise UserError(f"{path}: trained on '{found.run.task}', {paths[0]} on '{task}'; compare runs of one task")
     source = f"mean of the last {LAST} evaluations during training"
     if rows == "training":
-        chosen = [_of_training(Path(path), found.run) for path, found in zip(paths, recorded, strict=True)]
+        chosen = [(directory.evaluations(path), found.run) for path, found in zip(paths, recorded, strict=True)]
     else:
-        conditions, first = _newest(Path(paths[0]), until)
-        chosen = [first, *(_under(Path(path), conditions, until) for path in paths[1:])]
+        conditions = _newest(Path(paths[0]), until)
+        chosen = [(_under(Path(path), conditions, until), conditions) for path in paths]
         source = f"the newest of dualgoal eval {conditions.words}".rstrip()
     sides = [
-        _side(Path(path), found.run, found.facts.goals, evaluated, until)
-        for path, found, evaluated in zip(paths, recorded, chosen, strict=True)
+        _side(Path(path), found, evaluated, noise, until)
+        for path, found, (evaluated, noise) in zip(paths, recorded, chosen, strict=True)
     ]
     if len(numbers := {tuple(side.goals) for side in sides}) > 1:
         raise UserError(f"the runs have different numbers of goals ({', '.join(str(len(n)) for n in numbers)})")
     return Comparison(task, source, tuple(sides), tuple(_difference(side, sides[0]) for side in sides[1:]))
-
-
-def _of_training(path: Path, run: config.Run) -> list[EvalRow]:
-    own = (run.goal_noise, run.action_noise)
-    return [row for row in directory.evaluations(path) if (row.goal_noise, row.action_noise) == own]
 
 
 def _evaluations(path: Path, until: int | None) -> dict[tuple[int, measured.Conditions], list[EvalRow]]:
@@ -116,15 +111,14 @@ def _evaluations(path: Path, until: int | None) -> dict[tuple[int, measured.Cond
     return {k: v for k, v in measured.evaluations(found).items() if until is None or k[0] <= until}
 
 
-def _newest(path: Path, until: int | None) -> tuple[measured.Conditions, list[EvalRow]]:
-    """The conditions of the last evaluation of a policy, and its rows."""
-    found = {k: v for k, v in _evaluations(path, until).items() if not k[1].random}
+def _newest(path: Path, until: int | None) -> measured.Conditions:
+    """The conditions of the last evaluation of a policy."""
+    found = [conditions for _, conditions in _evaluations(path, until) if not conditions.random]
     if not found:
         raise UserError(
             f"{path}: has no evaluation by dualgoal eval; run 'dualgoal eval {path}', or use its training's"
         )
-    (_, conditions), rows = list(found.items())[-1]
-    return conditions, rows
+    return found[-1]
 
 
 def _under(path: Path, conditions: measured.Conditions, until: int | None) -> list[EvalRow]:
@@ -135,14 +129,16 @@ def _under(path: Path, conditions: measured.Conditions, until: int | None) -> li
     return found[-1]
 
 
-def _side(path: Path, run: config.Run, goals: int | None, rows: list[EvalRow], until: int | None) -> Side:
-    plain = [dataclasses.replace(row, goal_noise=0.0, action_noise=0.0) for row in rows]
-    found = scores(plain, goals=goals, until=until)
+def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: Any, until: int | None) -> Side:
+    """`under` has the noise of the evaluations that count: a run, or the conditions of an evaluation."""
+    noise = {"goal_noise": under.goal_noise, "action_noise": under.action_noise}
+    run, found = recorded.run, scores(rows, goals=recorded.facts.goals, until=until, **noise)
     there = ~np.isnan(found.per_goal()).any(axis=1) if found.goals else np.zeros(0, bool)
     values = found.per_goal()[there]
     if not values.size:
         raise UserError(f"{path}: has no complete evaluation to compare; train it further, or see 'dualgoal runs'")
-    used = [row for row in plain if row.step in _counted(found)]
+    alike = [row for row in rows if (row.goal_noise, row.action_noise) == tuple(noise.values())]
+    used = [row for row in alike if row.step in _counted(found)]
     return Side(
         path=str(path),
         run=f"{config.part_name('rep', run.rep)} + {config.part_name('algo', run.algo)}",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dualgoal import machine
 from dualgoal.envs.versions import Mismatch, mismatches
@@ -107,6 +108,45 @@ class WorkerEvaluator:
                 break
             finished.append((step, _rows(step, answers)))
             self._waiting.pop(0)
+        return finished
+
+
+class HereEvaluator:
+    """Evaluates checkpoints in this process, while training waits: for an environment that no other process can make,
+    such as an object or a function of a notebook."""
+
+    def __init__(self, conditions: Conditions, env: Any):
+        self._conditions, self._player = conditions, Player(env)
+        self.pending: list[int] = []
+        self._paths: dict[int, Path] = {}
+
+    def __enter__(self) -> "HereEvaluator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @property
+    def goals(self) -> int:
+        """Number of evaluation goals."""
+        return self._conditions.goals
+
+    def submit(self, path: Path, step: int) -> None:
+        """Note that the checkpoint of `step` is to be evaluated."""
+        self.pending.append(step)
+        self._paths[step] = path
+
+    def collect(self) -> list[tuple[int, list[EvalRow]]]:
+        """(step, rows) of what has been submitted."""
+        finished = []
+        while self.pending:
+            step = self.pending[0]
+            answers: Answers = []
+            for job in self._conditions.jobs(self._paths[step], step):
+                answers.append((job, Future()))
+                answers[-1][1].set_result(self._player(job))
+            finished.append((step, _rows(step, answers)))
+            self.pending.pop(0)
         return finished
 
 

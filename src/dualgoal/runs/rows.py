@@ -141,10 +141,11 @@ def scores(
     *,
     goals: int | None = None,
     goal_noise: float = 0.0,
+    action_noise: float = 0.0,
     seeds: Collection[int] | None = None,
     until: int | None = None,
 ) -> Scores:
-    """Rows of one run under one goal noise; of two rows for the same episodes the later one counts.
+    """Rows of one run under one goal noise and action noise; of two rows for the same episodes the later one counts.
 
     `goals` is the number of evaluation goals (default: the largest that occurs). `until` drops evaluations after that
     step, so that a long run can be compared with a shorter one.
@@ -152,7 +153,7 @@ def scores(
     kept = [
         row
         for row in rows
-        if row.goal_noise == goal_noise and not row.action_noise and row.step > 1
+        if row.goal_noise == goal_noise and row.action_noise == action_noise and row.step > 1
         if (seeds is None or row.seed in seeds) and (until is None or row.step <= until)
     ]
     goals = max((row.goal for row in kept), default=0) if goals is None else goals

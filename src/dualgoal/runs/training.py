@@ -9,6 +9,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +26,7 @@ from dualgoal.jsons import Row
 from dualgoal.loop import TrainingLoop, first_broken
 from dualgoal.runs import config, continuing, directory, policy, resume, rows, trackers, trees, world
 from dualgoal.runs.config import Run
-from dualgoal.runs.evaluation import Conditions, WorkerEvaluator
+from dualgoal.runs.evaluation import Conditions, HereEvaluator, WorkerEvaluator
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
 from dualgoal.runs.interruption import Interruption
 from dualgoal.runs.rows import EvalRow
@@ -35,6 +36,22 @@ CHUNK_SECONDS = 0.5  # between looks at signals, evaluations and the clock
 KEPT_EVALUATIONS = rows.LAST  # checkpoints behind a score are kept, so that it can be measured again
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a callback hears of: the policy at `step`, one row per seed and goal."""
+
+    step: int
+    rows: tuple[EvalRow, ...]
+
+    @property
+    def success(self) -> float:
+        """In percent, the mean over goals and seeds."""
+        return float(np.mean(list(rows.success_by_seed(self.rows).values())))
+
+
+OnEvaluation = Callable[[Evaluation], object]
 
 
 class Evaluator(Protocol):
@@ -75,17 +92,16 @@ def train(
     pin: bool = False,
     datasets: tuple[Dataset, Dataset | None] | None = None,
     evaluator: Evaluator | None = None,
+    env: Any = None,
+    on_evaluation: "OnEvaluation | None" = None,
     wait: bool = False,
 ) -> Path:
     """Train `run` into the directory `out`, or resume it there, and return the directory.
 
-    `datasets` (training, validation) take the place of files, `evaluator` that of environments in worker processes.
-    With `wait`, another process that writes to `out` is waited for instead of being an error.
-
-    >>> small = {"rep.dim": 4, "rep.hidden": [8], "algo.hidden": [8], "batch_size": 8, "steps": 20, "episodes": 1}
-    >>> run = dualgoal.preset("pointmaze-medium-navigate-v0", "dual", "gcivl", **small, eval_every=20)
-    >>> print(dualgoal.train(run, "runs/small", data_path="data", workers=1, quiet=True))
-    runs/small
+    `datasets` (training, validation) take the place of files, `evaluator` that of environments in worker processes;
+    `env` is an environment, or a function that makes one, of this process, in which policies are then evaluated.
+    `on_evaluation` hears of every evaluation and ends training by returning True. With `wait`, another process that
+    writes to `out` is waited for instead of being an error.
     """
     out = Path(out)
     if workers is not None:
@@ -97,7 +113,7 @@ def train(
     machine.keep_compiled(cache_folder() / "compiled")
     run = continuing.absolute(run)
     check_pair(run.rep, run.algo)  # before any data is downloaded or made
-    if evaluator is None:
+    if evaluator is None and env is None:
         check_evaluation(run)
     warn: Say = progress.Quiet().say if quiet else lambda text: print(text, flush=True)
     say: Say = (lambda text: None) if quiet else warn
@@ -105,7 +121,7 @@ def train(
     facts = describe(run, training, evaluator.goals if evaluator else None)
     if evaluator is None and run.eval_steps:
         facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training, validation))
-        facts = dataclasses.replace(facts, goals=world.count_goals(run, facts))
+        facts = dataclasses.replace(facts, goals=world.count_goals(run, facts, env))
     goals = facts.goals
     with ExitStack() as stack:
         record = stack.enter_context(directory.Store(out, run, facts, warn=warn, wait=wait))
@@ -120,7 +136,9 @@ def train(
             say(f"{out}: complete ({run.steps:,} steps)")
             return out
         say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
-        if evaluator is None:
+        if evaluator is None and env is not None:
+            evaluator = HereEvaluator(Conditions.of(run, goals or 0), env)
+        elif evaluator is None:
             count = workers or default_workers(facts.hardware.platform, worker_cpus)
             evaluator = WorkerEvaluator(Conditions.of(run, goals or 0, video), count, worker_cpus)
         stack.enter_context(evaluator)
@@ -130,7 +148,7 @@ def train(
         title = f"{run.task}  {config.part_name('rep', run.rep)} + {config.part_name('algo', run.algo)}"
         display = progress.display(title, start.step, run.steps, quiet)
         stack.callback(display.close)
-        session = Session(run, record, loop, evaluator, display, opened)
+        session = Session(run, record, loop, evaluator, display, opened, on_evaluation)
         session.finish(start, loop.place_data(to_device(training)), validation)
     return out
 
@@ -146,9 +164,11 @@ class Session:
         evaluator: Evaluator,
         display: progress.Display,
         opened: list[trackers.Tracker],
+        on_evaluation: OnEvaluation | None = None,
     ):
         self.run, self.record, self.loop, self.evaluator = run, record, loop, evaluator
         self.display, self.trackers = display, opened
+        self.on_evaluation, self.enough = on_evaluation, False
         self.logs = {*_multiples(run.log_every, run)}
         self.saves = {*run.eval_steps, *_multiples(run.save_every, run)}
         self.stops = sorted(self.logs | self.saves)
@@ -164,7 +184,7 @@ class Session:
             if step < self.run.steps:
                 self.loop.compile(state, training)
                 self._leave_if(interruption, step)  # compiling takes long, and nothing has been computed yet
-            while step < self.run.steps:
+            while step < self.run.steps and not self.enough:
                 until = next(s for s in self.stops if s > step)
                 count = min(until - step, max(1, int(rate * CHUNK_SECONDS)))
                 began = time.perf_counter()
@@ -177,6 +197,9 @@ class Session:
                 if interruption.requested and step < self.run.steps:
                     self._save(step, state)
                     self._leave_if(interruption, step)
+            if step < self.run.steps:
+                self._save(step, state)
+                self.display.say(f"{self.record.path}: stopped at step {step:,}, as asked; more calls continue it")
             while self.evaluator.pending:
                 self._collect(step)
                 self._leave_if(interruption, step)
@@ -221,6 +244,8 @@ class Session:
             self.record.evals.sync()
             success = rows.success_by_seed(found)
             self.display.success(step, success)
+            if self.on_evaluation is not None:
+                self.enough |= self.on_evaluation(Evaluation(step, tuple(found))) is True
             for seed, percent in success.items():
                 self._track(step, {f"eval/success/seed-{seed}": percent / 100})
 

@@ -1,5 +1,6 @@
 """What an evaluation worker does: it loads policies from checkpoints and plays blocks of episodes with them."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,12 @@ class Job:
 
 
 class Player:
-    """Answers jobs, and keeps the environments and the last policy between them."""
+    """Answers jobs, and keeps the environments and the last policy between them. `env` takes the place of the run's
+    own environment: one object, which plays episodes one after the other, or a function that makes as many as needed.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, env: Any = None) -> None:
+        self._given = env
         self._policy: policy.Policy | None = None
         self._loaded: tuple[str, int, int] | None = None
         self._envs: list[Any] = []
@@ -45,21 +49,32 @@ class Player:
         player = self._load(job)
         sizes = player.facts.sizes
         film: list[np.ndarray] | None = [] if job.video else None
-        played = episodes.play(
-            self._environments(player, 1 if job.video else BLOCK),
+        envs = self._environments(player, 1 if job.video or self._one else BLOCK)
+        play = functools.partial(
+            episodes.play,
+            envs,
             episodes.random_actions(sizes.action_dim, sizes.discrete) if job.random else player.act_block,
             job.goal,
-            job.first,
-            job.count,
             goal_noise=job.goal_noise,
             action_noise=job.action_noise,
             eval_seed=job.eval_seed,
             units=player.facts.dataset.action_range,
             film=film,
         )
+        blocks = range(job.first, job.first + job.count, len(envs))
+        played = [e for first in blocks for e in play(first, min(len(envs), job.first + job.count - first))]
         if job.video and film:
             episodes.write_video(Path(job.video), film)
         return played
+
+    @property
+    def _one(self) -> bool:
+        """Whether there is a single environment, which cannot be made again."""
+        if self._given is None:
+            return False
+        from dualgoal.envs import own
+
+        return not own.makes(self._given)
 
     def _load(self, job: Job) -> policy.Policy:
         wanted = (job.run, job.step, job.seed)
@@ -81,5 +96,5 @@ class Player:
         if self._made_for != made_for:
             self._envs, self._made_for = [], made_for
         while len(self._envs) < count:
-            self._envs.append(player.make_env())
+            self._envs.append(player.make_env(self._given))
         return self._envs[:count]

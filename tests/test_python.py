@@ -1,0 +1,224 @@
+"""From Python: train on what is at hand, in an environment of this process, and look at what came out."""
+
+import dataclasses
+import importlib
+import sys
+import types
+import warnings
+from xml.etree import ElementTree
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+import dualgoal
+import pages
+from dualgoal import api, progress
+from dualgoal.data import dataset
+from dualgoal.errors import UserError
+from dualgoal.runs import config
+from tiny import TASK, make_data, record
+
+SMALL = {"batch_size": 16, "log_every": 10, "save_every": 10, "episodes": 2, "seeds": (0, 3), "algo.hidden": (8, 8)}
+SMALL |= {"rep": "orig", "algo": "gcbc", "quiet": True}
+
+
+class Field(gymnasium.Env):
+    """A point that goes where it is told; two goals."""
+
+    observation_space, action_space = Box(-99, 99, (2,), np.float32), Box(-1, 1, (2,), np.float32)
+    max_steps, num_tasks = 3, 2
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at, self.goal = self.np_random.uniform(0, 1, 2), np.full(2, float(options["task_id"]))
+        return self.at, {"goal": self.goal}
+
+    def step(self, action):
+        self.at = self.at + action
+        return self.at, 0.0, False, False, {"success": bool(self.at[0] > 0.5)}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    loaded = dataset.load(make_data(tmp_path_factory.mktemp("data")), TASK)
+    return dualgoal.Dataset(loaded.observations, loaded.actions, loaded.terminals)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, tmp_path_factory, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def make():
+    return Field()
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """Two seeds of an own environment on own data, with what the callback heard."""
+    heard = []
+    out = tmp_path_factory.mktemp("run") / "field"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DUALGOAL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        run = dualgoal.train(
+            data, out, env=lambda: Field(), steps=40, eval_every=10, on_evaluation=heard.append, **SMALL
+        )
+    return run, heard
+
+
+def test_a_dataset_is_trained_on_and_evaluated_here(trained):
+    run, heard = trained
+    assert (run.run.task, run.run.env, run.step, run.run.seeds) == ("my-task", None, 40, (0, 3))
+    assert [e.step for e in heard] == [10, 20, 30, 40] and tuple(heard[-1].rows) == tuple(run.evaluations[-4:])
+    assert run.success == pytest.approx(np.mean([e.success for e in heard[-3:]]))
+    assert {(row.seed, row.goal, row.episodes) for row in run.evaluations} == {
+        (s, g, 2) for s in (0, 3) for g in (1, 2)
+    }
+    assert run.policy.act(np.zeros(2), np.ones(2)).shape == (2,) and dualgoal.load(run, seed=3).seed == 3
+    assert repr(run).startswith(f"TrainedRun('{run.path}'): my-task, orig + gcbc, 40 of 40 steps, success ")
+
+
+def test_the_same_call_with_more_steps_extends_the_run(trained, data, tmp_path):
+    """Two seeds, own data and an own environment; what the first call left open stays as it was."""
+    for steps in (20, 40):
+        calls = {"env": Field(), "steps": steps, **SMALL}
+        run = dualgoal.train(data, tmp_path / "a", **{**calls, "eval_every": 10})
+    whole, _ = trained
+    assert run.run.id == whole.run.id and record(run.path) == record(whole.path), "one environment, or many: no matter"
+    open_ = {name: value for name, value in SMALL.items() if name not in ("log_every", "save_every")}
+    for steps in (20, 30):
+        run = dualgoal.train(data, env=Field(), steps=steps, **open_)
+    assert str(run.path).startswith("runs/my-task/orig-gcbc-") and (run.run.steps, run.run.eval_every) == (30, 2)
+    assert len(list(run.path.parent.iterdir())) == 1
+
+
+def test_a_callback_ends_training_and_the_next_call_continues(trained, data, tmp_path):
+    calls = {"steps": 40, "eval_every": 10, **SMALL}
+    run = dualgoal.train(
+        data, tmp_path / "a", **{**calls, "env": lambda: Field()}, on_evaluation=lambda e: e.step == 20
+    )
+    assert run.step == 20 and run.run.steps == 40 and {row.step for row in run.evaluations} == {10, 20}
+    run = dualgoal.train(data, tmp_path / "a", **{**calls, "env": lambda: Field()})
+    assert run.step == 40 and record(run.path) == record(trained[0].path)
+
+
+def test_other_data_are_noticed(trained, data):
+    other = dataclasses.replace(data, actions=-data.actions)
+    with pytest.raises(UserError, match="trained on other data"):
+        dualgoal.train(other, trained[0], env=Field(), steps=40, eval_every=10, **SMALL)
+
+
+def test_what_can_be_trained_on(data, tmp_path):
+    configure = lambda what, **given: api._configure(what, *({**CALL, **given}.values()), {"steps": 100})
+    folder = make_data(tmp_path / "data")
+    run, found = configure(folder)
+    assert run.task == TASK and found[0].rows == 492 and run.episodes == 50, "its name says what it is"
+    run, found = configure("cube-single-play-v0", rep=dualgoal.REPS["dual"](dim=8))
+    assert found is None and run.rep.dim == 8 and run.eval_every == 10
+    run, found = configure(data, validation=data)
+    assert run.episodes == 0 and found[1].provenance["sha256"] == found[0].provenance["sha256"]
+    with pytest.raises(UserError, match="unknown task 'cube-singel'"):
+        configure("cube-singel")
+    with pytest.raises(UserError, match="a Run has all its options"):
+        dualgoal.train(run, "x", steps=3)
+
+
+CALL = {"env": None, "rep": "dual", "algo": "gcivl", "data_path": None, "validation": None}
+
+
+def test_workers_get_the_name_of_an_environment_where_it_has_one():
+    assert api._name_of("CartPole-v1") == "CartPole-v1" and api._name_of(make) == f"{__name__}:make"
+    assert api._name_of(Field) == f"{__name__}:Field"
+    for own in (Field(), lambda: Field(), type("Field", (Field,), {}), None):
+        assert api._name_of(own) is None
+
+
+# Looking at it --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_a_data_frame_where_there_is_pandas(trained, monkeypatch):
+    run, _ = trained
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.warns(UserWarning, match="for a data frame, pip install pandas"):
+        rows = run.rows
+    assert len(rows) == 16 and rows[0]["step"] == 10 and 0 <= rows[0]["success"] <= 1
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=lambda rows: ("frame", rows)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run.rows == ("frame", rows) and run.metrics[1][0]["split"] == "train" and run.measured == ("frame", [])
+
+
+def test_pictures_are_svg_with_a_line_per_seed(trained, tmp_path):
+    run, _ = trained
+    for picture in (run.plot(), run.plot("actor/loss")):
+        root = ElementTree.fromstring(picture.svg)
+        assert len(root.findall("{*}polyline")) == 2 and picture._repr_svg_() == picture._repr_html_() == picture.svg
+    assert picture.save(tmp_path / "x.svg").read_text() == picture.svg
+    assert run.plot().svg in run._repr_html_() and "seed 3" in run.plot().svg
+    with pytest.raises(UserError, match="has no metric 'loss' .there are: actor/loss"):
+        run.plot("loss")
+
+
+def test_a_report_is_written_next_to_the_run(trained):
+    written = trained[0].report()
+    assert written == trained[0].path.with_name("field.html") and "my-task" in written.read_text()
+
+
+def test_a_notebook_shows_one_output_that_is_drawn_again(monkeypatch):
+    shown = []
+    output = types.SimpleNamespace(update=lambda html: shown.append(html))
+    place = types.ModuleType("IPython.display")
+    place.HTML, place.display = str, lambda html, display_id: shown.append(html) or output
+    kernel = types.ModuleType("IPython")
+    kernel.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    monkeypatch.setitem(sys.modules, "IPython.display", place)
+    display = progress.display("a <task>", 0, 100)
+    assert isinstance(display, progress.Notebook) and isinstance(progress.display("", 0, 1, quiet=True), progress.Quiet)
+    display.advance(40, "evaluating step 20")
+    display.losses({"actor/loss": np.array([0.5, 0.6])})
+    display.success(20, {0: 50.0, 3: 100.0})
+    display.say("a warning")
+    display.close()
+    assert "<b>a &lt;task&gt;</b>" in shown[-1] and 'max="100" value="40"' in shown[-1]
+    assert "step 20 success  seed 0: 50 %  seed 3: 100 %" in shown[-1] and "actor 0.5" in shown[-1]
+    assert "a warning" in shown[-1] and "evaluating" not in shown[-1]
+    kernel.get_ipython = lambda: None
+    assert not progress.in_notebook()
+
+
+def test_what_the_pages_name_is_reached_from_the_package():
+    assert dualgoal.data.dataset.load is dataset.load
+    assert callable(dualgoal.collect.generate.generate_dataset) and callable(dualgoal.envs.registry.make)
+    assert dualgoal.theory.theorems.__name__ == "dualgoal.theory.theorems"
+    with pytest.raises(AttributeError, match="module 'dualgoal.data' has no attribute 'nothing'"):
+        dualgoal.data.nothing  # noqa: B018
+
+
+# Pages and examples ---------------------------------------------------------------------------------------------------
+
+
+def test_the_page_runs(quick_compile, capsys):
+    names, blocks = {}, pages.blocks((pages.ROOT / "docs" / "everyday.md").read_text())
+    for _, block in blocks:
+        exec(block, names)
+    assert len(blocks) == 3 and len(names["rows"]) == 8 and names["again"].run.seeds == (0, 1)
+    assert names["page"].is_file() and names["action"].shape == (2,) and names["actions"].shape == (5, 2)
+    assert capsys.readouterr().out.count("rep/loss") == 2
+    loop = blocks[2][1].strip().splitlines()
+    assert len([line for line in loop if line]) <= 20, "a loop of one's own in twenty lines"
+
+
+def test_the_examples_run(quick_compile, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(pages.ROOT / "examples")
+    own, new = (importlib.import_module(name) for name in ("own_data", "new_representation"))
+    run = own.main(4, "runs/drone", **{"batch_size": 16, "rep.dim": 4, "rep.hidden": (8,), "algo.hidden": (8,)})
+    assert run.step == 4 and run.policy.facts.sizes.goal == (2,) and "steps to go" in capsys.readouterr().out
+    agent, state = new.main(steps=4, batch_size=16, hidden=(8,))
+    start = agent.init(jax.random.key(0))
+    assert np.array_equal(start.params.rep.at, state.params.rep.at), "nothing trains the landmarks"
+    assert config.part_name("rep", agent.rep) == "new_representation:Landmarks", "the command line finds it"
