@@ -22,6 +22,6 @@ def test_the_tutorial_runs(workplace, capsys, quick_compile):
             exec(block, names)
         else:
             ran += pages.run(block, capsys)
-    assert ran == ["data", "data", "train", "train", "eval", "eval", "report", "compare", "train"]
+    assert ran == ["data", "data", "train", "train", "eval", "eval", "report", "train"]
     assert np.isfinite(names["policy"].distance(names["obs"], names["goal"])) and names["z"].shape == (2, 8)
     assert (workplace / "report.html").exists() and (workplace / "runs" / "cloned" / "checkpoints").is_dir()
