@@ -1,0 +1,207 @@
+"""What people get wrong: each mistake is answered by one line that says what, where and what to do, and by status 2.
+
+Every command is refused before it trains, downloads or writes anything, so the whole table takes seconds.
+"""
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+
+from dualgoal.cli.main import main
+from dualgoal.runs import config
+from run_files import rows, write_run
+from tiny import TASK, make_data, tiny_run
+
+ENVIRONMENTS = """
+import gymnasium, numpy as np
+from gymnasium.spaces import Box, Discrete
+
+class Good(gymnasium.Env):
+    observation_space, action_space, max_steps = Box(-9, 9, (2,)), Box(-1, 1, (2,)), 5
+    size, told = 2, {"success": False}
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(self.size), {"goal": np.zeros(2)}
+    def step(self, action):
+        return np.zeros(self.size), 0.0, False, False, self.told
+
+class Wide(Good): size = 3
+class Buttons(Good): action_space = Discrete(4)
+class Endless(Good): max_steps = None
+class Silent(Good): told = {}
+class Aimless(Good):
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2), {}
+
+number = 3
+def nothing(): return None
+"""
+RUN = f"train {TASK} --data data --steps 10 --out new "
+OWN = "train own --data own.npz --steps 10 --out new "
+
+MISTAKES = {
+    # Commands
+    "trian": "unknown command 'trian'; did you mean 'train'?",
+    "data make": "unknown command 'data make'",
+    "data": "data needs one of: generate, fetch, info, import",
+    "list rep": "WHAT is 'rep'; did you mean 'reps'?",
+    "completion fish": "SHELL is 'fish'",
+    # Options of train
+    "train": "the task comes first",
+    f"train --steps 10 {TASK}": "the task comes first",
+    "train cube-singel-play-v0": "unknown task 'cube-singel-play-v0'; did you mean 'cube-single-play-v0'?",
+    "train my-robot": "unknown task 'my-robot'",
+    "train a/b --data data": "'a/b' cannot be the name of a task",
+    RUN + "--rep dula": "unknown representation 'dula'; did you mean 'dual'?",
+    RUN + "--algo gcvil": "unknown algorithm 'gcvil'; did you mean 'gcivl'?",
+    RUN + "--rep nowhere:Mine": "representation 'nowhere:Mine': No module named 'nowhere'",
+    RUN + "--rep.dmi 3": "unknown option --rep.dmi; did you mean --rep.dim?",
+    RUN + "--rep.fusion late": "unknown option --rep.fusion",
+    RUN + "--rep.aggregation inter": "--rep.aggregation is 'inter'; did you mean 'inner'?",
+    RUN + "--rep.expectile 2": "expectile",
+    RUN + "--steps many": "--steps is 'many'; expected a whole number",
+    RUN + "--steps 1.5": "--steps is '1.5'; expected a whole number",
+    RUN + "--steps 0": "steps is 0; expected at least 1",
+    RUN + "--steps 1e12": "steps is 1000000000000; expected at most",
+    f"train {TASK} --steps": "--steps needs a value",
+    RUN + "--lr fast": "--lr is 'fast'; expected a number",
+    RUN + "--lr -1": "lr is -1.0; expected a number in (0, inf)",
+    RUN + "--discount 1": "discount is 1.0; expected a number in (0, 1)",
+    RUN + "--batch-size 0": "batch_size is 0; expected at least 1",
+    RUN + "--seeds 0,0": "seeds are [0, 0]; expected one or more different integers",
+    RUN + "--seeds 3-1": "--seeds: the range 3-1 is empty",
+    RUN + "--seeds": "seeds are []",
+    RUN + "--precision bf61": "--precision is 'bf61'; did you mean 'bf16'?",
+    RUN + "--workers 0": "workers is 0; expected at least 1",
+    RUN + "--track tensorbord": "'tensorbord'; did you mean 'tensorboard'?",
+    RUN + "--frozen-rep nowhere": "nowhere: not a run directory",
+    RUN + "--rep dual_pair --algo crl": "CRL",
+    RUN + "--max-steps x": "--max-steps is 'x'; expected a whole number",
+    "train cube-single-play-v0 --data data --out new": "cube-single-play-v0.npz: no such dataset",
+    f"train {TASK} --data nowhere --out new": "nowhere",
+    f"train {TASK} --data data --out run --lr 0.1 --steps 40": "run: holds a run with another configuration",
+    # Files with options
+    "train --config nowhere.toml": "nowhere.toml: no such file; give a TOML file with the options of a run",
+    "train --config bad.toml": "bad.toml: not TOML",
+    f"train {TASK} --config key.toml": "key.toml: unknown key 'stesp'; did you mean 'steps'?",
+    f"train {TASK} --config type.toml": "type.toml: lr is 'fast'",
+    f"train {TASK} --config data": "data: not a run directory",
+    "train --config run other": "the task comes first",
+    # Environments and goals of one's own
+    OWN + "--episodes 1": "no environment for task 'own'; give --episodes 0",
+    OWN + "--env nowhere:Make": "environment 'nowhere:Make': No module named 'nowhere'",
+    OWN + "--env nowhere.py:Make": "nowhere.py:Make': No such file or directory; expected a Python file",
+    OWN + "--env envs.py:Gone": "has nothing called Gone",
+    OWN + "--env envs.py:number": "it is a int, which cannot be called",
+    OWN + "--env envs.py:nothing": "is a NoneType; expected a gymnasium.Env",
+    OWN + "--env Nowhere-v0": "environment 'Nowhere-v0'",
+    OWN + "--env envs.py:Wide": "the environment's observations are (3,), the data's (2,)",
+    OWN + "--env envs.py:Buttons": "actions of the data are 2 numbers, but it takes Discrete(4)",
+    OWN + "--env envs.py:Endless": "does not say how long an episode lasts; give --max-steps",
+    OWN + "--env envs.py:Silent": "info has no 'success'; give --success",
+    OWN + "--env envs.py:Aimless": "the environment names no goal",
+    OWN + "--env envs.py:Good --success often": "success 'often': expected info, terminated, a distance",
+    OWN + "--env envs.py:Good --success envs.py:gone": "has nothing called gone",
+    OWN + "--env envs.py:Good --max-steps 0": "max_steps is 0; expected at least 1",
+    OWN + "--env envs.py:Good --eval-goals env:0": "eval-goals 'env:0': expected env:N",
+    OWN + "--env envs.py:Good --eval-goals nowhere.txt": "eval-goals 'nowhere.txt': no such file",
+    OWN
+    + "--env envs.py:Good --eval-goals goals.txt": "goals.txt: goals of shape (1, 3); expected one or more rows of 2",
+    OWN + "--env envs.py:Good --eval-goals envs.py": "envs.py: no list of goals",
+    OWN + "--env envs.py:Good --eval-goals validation:3": "the dataset has no validation episodes",
+    # Data
+    "data info nowhere.npz": "nowhere.npz",
+    "data info envs.py": "envs.py: not a readable npz (zip) file",
+    "data info empty": "empty: holds no npz dataset; name a task or the file itself",
+    "data import nowhere.npz --out made": "nowhere.npz",
+    "data import own.npz --out made --goal-dims 7": "7",
+    "data import own.npz --out made --goal-dims 0 --goal-keys observations": "goal",
+    "data import own.npz --out made --goal-function nowhere:f": "nowhere",
+    "data import own.npz --out made --key observations=state": "state",
+    "data import own.npz": "missing: --out",
+    "data generate cube-singel-play-v0 --episodes 1 --out made": "unknown task 'cube-singel-play-v0'",
+    "data generate antmaze-large-navigate-v0 --episodes 1 --out made": "--expert",
+    f"data generate {TASK} --out made": "missing: --episodes",
+    f"data generate {TASK} --episodes 0 --out made": "episodes",
+    "data fetch cube": "unknown task 'cube'",
+    f"train {TASK} --data nan.npz --out new": "nan.npz",
+    f"train {TASK} --data large.npz --out new": "outside [-1, 1]",
+    f"train {TASK} --data part.npz --out new": "part.npz",
+    # Runs
+    "eval": "missing: RUN",
+    "eval nowhere": "nowhere: not a run directory (no config.json)",
+    "eval run": "run: no checkpoint yet; train first",
+    "eval run --step 7": "run: no checkpoint of step 7",
+    "eval run --episodes 0": "episodes is 0; expected at least 1",
+    "eval run --goal-noise -1": "goal_noise is -1.0; expected at least 0",
+    "eval run --epsiodes 3": "unknown option --epsiodes; did you mean --episodes?",
+    "export nowhere --out a.safetensors": "nowhere: not a run directory",
+    "export run --seed 9 --out a.safetensors": "run: has no seed 9 (seeds: 0, 3)",
+    "export run": "missing: --out",
+    "report nowhere --out a.html": "nowhere: not a run directory",
+    "report run": "missing: --out",
+    "compare run": "compare needs two run directories or more",
+    "compare run nowhere": "nowhere: not a run directory",
+    "compare run scene": "scene: trained on 'scene-play-v0'",
+    "compare run bare": "bare: has no complete evaluation to compare",
+    "compare run run --rows eval": "run: has no evaluation by dualgoal eval",
+    "label nowhere --data data --out a.npz": "nowhere: not a run directory",
+    "label run --data data": "missing: --out",
+    "runs nowhere": "nowhere: no such folder",
+    "runs --sort colour .": "unknown column 'colour'",
+    # Plans
+    "sweep nowhere.toml": "nowhere.toml: no such file",
+    "sweep key.toml": "key.toml: unknown key 'stesp'",
+    "sweep bad.toml": "bad.toml: not TOML",
+    "sweep option.toml": "option.toml: unknown option 'rep.dmi'",
+    "reproduce state_gcvil": "unknown table 'state_gcvil'; did you mean 'state_gcivl'?",
+    "reproduce state_gcivl --tasks cube": "unknown task 'cube'",
+    "reproduce state_gcivl --reps dula": "'dula'; did you mean 'dual'?",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with data, an environment, three runs and the files that the mistakes name."""
+    folder = tmp_path_factory.mktemp("place")
+    made = make_data(folder / "data")
+    with np.load(made / f"{TASK}.npz") as file:
+        good = dict(file)
+    np.savez(folder / "own.npz", **good)
+    np.savez(folder / "nan.npz", **good | {"observations": np.full_like(good["observations"], np.nan)})
+    np.savez(folder / "large.npz", **good | {"actions": 3 * good["actions"]})
+    np.savez(folder / "part.npz", actions=good["actions"], terminals=good["terminals"])
+    (folder / "empty").mkdir()
+    texts = {"envs.py": ENVIRONMENTS, "bad.toml": "steps =", "key.toml": "stesp = 3", "type.toml": "lr = 'fast'"}
+    texts |= {"goals.txt": "1 2 3", "option.toml": f'tasks = ["{TASK}"]\n[options]\n"rep.dmi" = 3'}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    run = tiny_run(episodes=10)
+    write_run(folder / "run", run, rows(run, 4))
+    write_run(folder / "bare", run, [])
+    write_run(folder / "scene", config.Run("scene-play-v0", run.rep, run.algo), [])
+    return folder
+
+
+def state(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+
+def test_there_are_more_than_sixty():
+    assert len(MISTAKES) > 60
+    verbs = {words.split()[0] for words in MISTAKES}
+    assert {"train", "eval", "data", "export", "report", "compare", "label", "sweep", "reproduce", "runs"} <= verbs
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_a_mistake_is_one_line_and_status_2(words, place, capsys, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("DUALGOAL_CACHE", str(place / "cache"))
+    before = state(place)
+    status = main(shlex.split(words))
+    said = capsys.readouterr()
+    assert status == 2 and said.err.startswith("dualgoal: ") and said.err.count("\n") == 1, said.err
+    assert MISTAKES[words] in said.err and "Traceback" not in said.err
+    assert state(place) == before, "a refused command leaves nothing behind"
+    assert len(json.dumps(said.out)) < 400
