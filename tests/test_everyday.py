@@ -12,6 +12,7 @@ from dualgoal.cli import completion, parsing, run_file
 from dualgoal.cli.main import VERBS, main
 from dualgoal.cli.train import Train
 from dualgoal.errors import UserError
+from dualgoal.paper import settings
 from dualgoal.reps import REPS
 from dualgoal.runs import directory
 from tiny import TASK, make_data, tiny_run, untrained
@@ -78,13 +79,18 @@ def printed(capsys, *words):
 
 
 @pytest.mark.parametrize("rep, algo", [*((rep, "gcivl") for rep in REPS), *(("dual", algo) for algo in ALGOS)])
-def test_what_is_printed_gives_the_same_run(rep, algo, place, capsys):
-    words = [TASK, "--rep", rep, "--algo", algo, "--steps", "1e3", "--seeds", "0,1", "--lr", "1e-5", "--env", "a.py:b"]
+def test_a_file_gives_the_same_run(rep, algo, place):
+    run = settings.preset(TASK, rep, algo, steps=1000, seeds=(0, 1), lr=1e-5, env="/a.py:b")
+    (place / "run.toml").write_text(run_file.text(run, {}))
+    again = Train.defaults(["--config", "run.toml"]).configuration
+    assert again == run and again.id in (place / "run.toml").read_text()
+
+
+def test_what_is_printed_gives_the_same_run(place, capsys):
+    words = [TASK, "--steps", "1e3", "--seeds", "0,1", "--lr", "1e-5", "--env", "a.py:b", "--out", "there", "--video"]
     file = place / "run.toml"
-    file.write_text(printed(capsys, *words, "--out", "there", "--video"))
-    run = parsed(*words)
-    again = parsed("--config", str(file))
-    assert again.configuration.id == parsed("--config", str(file), "--config", str(file)).configuration.id
+    file.write_text(printed(capsys, *words))
+    run, again = parsed(*words), parsed("--config", str(file))
     assert (again.rep, again.algo, again.seeds, again.lr) == (run.rep, run.algo, (0, 1), 1e-5)
     assert (again.env, str(again.out), again.video) == (f"{place}/a.py:b", "there", True)
     assert f"run {again.configuration.id}" in file.read_text() and not (place / "there").exists()

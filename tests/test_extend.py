@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +10,7 @@ from dualgoal.paper import jobs
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config, continuing, directory, overview, policy, training
 from dualgoal.runs.rows import EvalRow
+from run_files import rows, write_run
 from tiny import make_data, record, tiny_run
 
 RUN = tiny_run(steps=40, eval_every=20, episodes=1)
@@ -60,14 +60,24 @@ def at_once(folder, tmp_path_factory):
 
 
 def test_an_extended_run_is_the_longer_run_bit_for_bit(folder, tmp_path, at_once, capsys):
-    for steps in (40, 60, 80):
-        train(folder, tmp_path / "a", steps)
-        assert directory.read_run(tmp_path / "a").steps == steps
-        assert overview.look(tmp_path / "a").state == "finished"
-    assert "resuming from step 60" in capsys.readouterr().out
-    assert record(tmp_path / "a") == record(at_once)
+    out = tmp_path / "a"
+    for steps in (40, 80):
+        train(folder, out, steps)
+        assert directory.read_run(out).steps == steps and overview.look(out).state == "finished"
+    assert "resuming from step 40" in capsys.readouterr().out
+    assert record(out) == record(at_once)
     for name in ("run", "id", "check", "goals"):
-        assert directory.read_config(tmp_path / "a")[name] == directory.read_config(at_once)[name]
+        assert directory.read_config(out)[name] == directory.read_config(at_once)[name]
+    settings = directory.read_config(out)
+    train(folder, out, 20)
+    assert "complete (80 steps, more than the 20 that were asked for)" in capsys.readouterr().out
+    assert record(out) == record(at_once) and directory.read_config(out) == settings, "fewer steps change nothing"
+    settings["run"]["steps"] = 10**6  # as after a mistake that was interrupted; the number that was meant ends the run
+    settings["check"] = config.check_of(settings["run"])
+    (out / directory.CONFIG).write_text(json.dumps(settings))
+    assert overview.look(out).state == "unfinished"
+    train(folder, out, 80)
+    assert directory.read_run(out).steps == 80 and overview.look(out).state == "finished"
 
 
 def test_a_last_step_outside_of_the_schedule_leaves_its_rows_and_no_other_trace(folder, tmp_path, at_once):
@@ -80,32 +90,11 @@ def test_a_last_step_outside_of_the_schedule_leaves_its_rows_and_no_other_trace(
     assert {name for name in theirs if mine[name] != theirs[name]} == {"eval.jsonl"} and mine.keys() == theirs.keys()
 
 
-def test_fewer_steps_than_it_has_change_nothing(folder, tmp_path, capsys):
-    train(folder, tmp_path / "a", 40)
-    before, settings = record(tmp_path / "a"), directory.read_config(tmp_path / "a")
-    train(folder, tmp_path / "a", 20)
-    assert "complete (40 steps, more than the 20 that were asked for)" in capsys.readouterr().out
-    assert record(tmp_path / "a") == before and directory.read_config(tmp_path / "a") == settings
-
-
-def test_a_number_that_was_too_large_can_be_taken_back(folder, tmp_path):
-    """10**6 steps are asked for by mistake and interrupted; the number that was meant then finishes the run."""
-    train(folder, tmp_path / "a", 40)
-    content = directory.read_config(tmp_path / "a")
-    content["run"]["steps"] = 10**6
-    content["check"] = config.check_of(content["run"])
-    (tmp_path / "a" / directory.CONFIG).write_text(json.dumps(content))
-    assert overview.look(tmp_path / "a").state == "unfinished"
-    train(folder, tmp_path / "a", 40)
-    assert directory.read_run(tmp_path / "a").steps == 40 and overview.look(tmp_path / "a").state == "finished"
-
-
-def test_the_number_of_steps_is_not_changed_by_hand(folder, tmp_path):
-    train(folder, tmp_path / "a", 20)
-    file = tmp_path / "a" / directory.CONFIG
-    file.write_text(file.read_text().replace('"steps": 20', '"steps": 30'))
+def test_the_number_of_steps_is_not_changed_by_hand(at_once, tmp_path):
+    content = (at_once / directory.CONFIG).read_text()
+    (tmp_path / directory.CONFIG).write_text(content.replace('"steps": 80', '"steps": 90'))
     with pytest.raises(UserError, match="edited after the run began"):
-        directory.read_run(tmp_path / "a")
+        directory.read_run(tmp_path)
 
 
 def test_a_run_whose_id_included_the_steps_is_continued(folder, tmp_path, monkeypatch, at_once):
@@ -125,17 +114,11 @@ def test_a_run_whose_id_included_the_steps_is_continued(folder, tmp_path, monkey
     assert record(tmp_path / "a")[weights] == record(at_once)[weights]
 
 
-def write(path: Path, run) -> Path:
-    path.mkdir(parents=True)
-    (path / directory.CONFIG).write_text(json.dumps({"run": config.to_dict(run), "id": run.id}))
-    return path
-
-
 def test_the_same_command_with_more_steps_finds_the_run(tmp_path):
     """Without --out; the schedule that the preset derived from fewer steps is kept, a chosen one is not."""
     short, long = (tiny_run(steps=n, eval_every=n // 10, log_every=n // 10) for n in (1000, 2000))
     assert continuing.find(long, None, root=tmp_path) == (long, directory.default_folder(long, tmp_path))
-    there = write(directory.default_folder(short, tmp_path), short)
+    there = write_run(directory.default_folder(short, tmp_path), short, [])
     run, path = continuing.find(long, None, root=tmp_path)
     assert path == there and (run.steps, run.eval_every) == (2000, 100) and run.id == short.id
     assert continuing.find(long, None, ("log_every",), tmp_path)[1] != there
@@ -148,16 +131,17 @@ def planned(run) -> PlannedRun:
     return PlannedRun("t", run.task, "orig", "orig", "gcbc", run.seeds, config.to_dict(run), run.id)
 
 
-def test_plans_see_by_their_steps_whether_a_run_is_finished(folder, tmp_path):
+def test_plans_see_by_their_steps_whether_a_run_is_finished(tmp_path):
     """A longer run fills a shorter plan with its first evaluations; a shorter one is extended; in one plan both are
     separate runs, and a longer run without the evaluation that is asked for is left alone."""
-    long, short, odd = (planned(dataclasses.replace(RUN, steps=n)) for n in (80, 40, 50))
+    of = {n: dataclasses.replace(RUN, steps=n) for n in (80, 40, 50)}
+    long, short, odd = (planned(run) for run in of.values())
     (job,) = jobs.locate([long], tmp_path)
-    train(folder, job.out, 40)
+    write_run(job.out, of[40], rows(of[40], 4))
     assert [j.status for j in jobs.locate([short], tmp_path)] == ["finished"]
     (again,) = jobs.locate([long], tmp_path)
     assert (again.out, again.status) == (job.out, "unfinished")
-    train(folder, job.out, 80)
+    write_run(job.out, of[80], rows(of[80], 4))
     assert [j.status for j in jobs.locate([long], tmp_path)] == ["finished"]
     (filled,) = jobs.locate([short], tmp_path)
     assert (filled.out, filled.status) == (job.out, "finished")

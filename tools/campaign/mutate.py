@@ -27,9 +27,9 @@ from dualgoal.collect import experts, generate
 from dualgoal.data import dataset, download, importing, info, npz, origin
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.errors import UserError
-from dualgoal.paper import reproduce, results_page, row_files, settings
+from dualgoal.paper import pairwise, reproduce, results_page, row_files, settings
 from dualgoal.report import distances, page, reader
-from dualgoal.runs import checkpoint, config, directory, policy
+from dualgoal.runs import checkpoint, config, directory, measured, policy
 
 LONGEST = 20  # seconds
 MEMORY = 1 << 30  # bytes that reading a damaged file may take more than ever before
@@ -207,6 +207,7 @@ def run_places(root: Path) -> list[Place]:
     tiny.untrained(run, data)
     made = directory.read_run(run)
     run_files.write_rows(run / "eval.jsonl", [r for step in (20, 40) for r in run_files.rows(made, 5, steps=[step])])
+    measured.write(run, run_files.rows(made, 5, steps=[40]), eval_seed=0, random=False)
     metrics = [{"step": s, "seed": 0, "split": "train", "algo/actor/loss": 1.5} for s in range(10, 41, 10)]
     run_files.write_rows(run / "metrics.jsonl", metrics)
     grid = np.zeros((2, 3)).tolist()
@@ -241,6 +242,9 @@ def run_places(root: Path) -> list[Place]:
             facts["check"] = checkpoint._check(facts)
             record.write_text(json.dumps(facts))
 
+    def versus() -> None:
+        pairwise.text(pairwise.compare([run, run], rows="eval"))
+
     report = lambda: page.build([run], title="t", explore=True) if random.random() < 0.02 else None
     look = [lambda: directory.inspect(run), lambda: reader.read(run), lambda: policy.load(run), resume, report]
     cells = [table, collect]
@@ -250,6 +254,7 @@ def run_places(root: Path) -> list[Place]:
         Place("eval.jsonl", run / "eval.jsonl", look, "rows"),
         Place("eval.jsonl in reproduce", planned.out / "eval.jsonl", cells, "rows"),
         Place("metrics.jsonl", run / "metrics.jsonl", look, "rows"),
+        Place("measured.jsonl", run / measured.FILE, [*look, versus], "rows"),
         Place("distances.json", run / "distances.json", [lambda: distances.kept(run), report]),
         Place("checkpoint JSON", record, look, seal=seal),
         Place("checkpoint arrays", arrays, look, "binary", seal=seal),
