@@ -261,7 +261,7 @@ def test_every_process_that_is_started_is_known():
         starts = re.findall(PROCESSES, file.read_text())
         if starts:
             found[file.name] = len(starts)
-    assert found == {"workers.py": 1, "doctor.py": 1, "machine.py": 1, "episodes.py": 1}
+    assert found == {"workers.py": 1, "doctor.py": 1, "machine.py": 1, "episodes.py": 1, "lerobot.py": 1}
     for name in ("workers.py", "cli/doctor.py"):
         assert '[sys.executable, "-P", "-c"' in (ROOT / "src" / "dualgoal" / name).read_text()
 

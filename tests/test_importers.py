@@ -170,7 +170,9 @@ def test_episodes_must_agree_and_targets_be_free(tmp_path):
     with pytest.raises(UserError, match="1.npz: observations and actions of shapes .* but earlier episodes have"):
         importing.import_dataset(tmp_path / "own", tmp_path / "out")
     np.savez(tmp_path / "own" / "1.npz", obs=np.zeros((5, 3)), actions=np.zeros((4, 2)))
-    importing.import_dataset(tmp_path / "own", tmp_path / "out")
+    made = importing.import_dataset(tmp_path / "own", tmp_path / "out")
+    assert importing.import_dataset(tmp_path / "own", tmp_path / "out") == made, "the same again is done already"
+    np.savez(tmp_path / "own" / "1.npz", obs=np.ones((5, 3)), actions=np.zeros((4, 2)))
     with pytest.raises(UserError, match="already there"):
         importing.import_dataset(tmp_path / "own", tmp_path / "out")
     (tmp_path / "empty").mkdir()

@@ -83,7 +83,8 @@ class Info(Verb):
 
 @dataclass(frozen=True)
 class Import(Verb):
-    """Reads an npz file with other names, a folder with one npz file per episode, or a Minari dataset."""
+    """Reads an npz file, an HDF5 file in D4RL's layout, a folder with one npz file per episode, a LeRobot v3 folder, or
+    a Minari dataset."""
 
     source: Annotated[Positional[str], arg(metavar="SOURCE")]
     """A file, a folder, or minari:ID."""
@@ -103,6 +104,10 @@ class Import(Verb):
     """Entries of dictionary observations, or arrays, that make a goal, joined in this order."""
     goal_function: Annotated[str | None, unset("none", "MODULE:NAME")] = None
     """A function from rows of observations to rows of goals."""
+    image_size: Annotated[tuple[int, ...], unset("as recorded", "H W")] = ()
+    """Height and width to which frames of a LeRobot folder are scaled."""
+    quiet: bool = False
+    """Show no progress."""
 
     def run(self) -> None:
         from dualgoal.data import importing
@@ -110,6 +115,6 @@ class Import(Verb):
         made = importing.import_dataset(
             self.source, self.out, task=self.task, keys=self.key, observation_keys=self.observation_keys,
             scale_actions=self.scale_actions, goal_dims=self.goal_dims, goal_keys=self.goal_keys,
-            goal_function=self.goal_function,
+            goal_function=self.goal_function, image_size=self.image_size, progress=not self.quiet,
         )  # fmt: skip
         print(made)

@@ -1,4 +1,4 @@
-"""Bringing your own data: other key names, a folder of episodes, or a Minari dataset, into the files of section 2.1.
+"""Bringing your own data: npz, HDF5, folders of episodes, LeRobot and Minari datasets, into the files of section 2.1.
 
 Every source becomes a list of episodes that are read one at a time, in which observations may have one row more than
 actions (the state after the last action); the missing last action, which nothing ever uses, is zero. Every tenth
@@ -12,15 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal.data import checks, minari, npz, origin, sources
+from dualgoal.data import checks, lerobot, minari, npz, origin, sources
 from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.data.sources import Parts, Rows, Source
 from dualgoal.errors import UserError
 from dualgoal.files import locked, make_folder, os_errors_in_one_line, remove_free_lock, replacing, sha256
+from dualgoal.progress import Rate, bar, counted
 
 VALIDATION_EVERY = 10
+LARGEST_SIDE = 4096
 Kind = tuple[tuple[int, ...], np.dtype]  # shape of a row, and type
 
 
@@ -36,13 +38,16 @@ def import_dataset(
     goal_dims: Sequence[int] = (),
     goal_keys: Sequence[str] = (),
     goal_function: str | None = None,
+    image_size: Sequence[int] = (),
+    progress: bool = False,
 ) -> Path:
     """Write SRC as `TASK.npz` and `TASK-val.npz` in `out`; returns the training file.
 
-    `src` is an npz file, a folder of npz files with one episode each, or `minari:ID` (or a Minari folder). `keys` maps
-    our names to those in the files where they are not found automatically (or lists pairs `ours=theirs`);
-    `observation_keys` says which parts of dict observations, or which arrays, to join; `scale_actions` maps the range
-    of each action coordinate onto [-1, 1].
+    `src` is an npz file, an HDF5 file in D4RL's layout, a folder of npz files with one episode each, a LeRobot v3
+    folder, or `minari:ID` (or a Minari folder). `keys` maps our names to those in the files where they are not found
+    automatically (or lists pairs `ours=theirs`); `observation_keys` says which parts of dict observations, or which
+    arrays, to join; `scale_actions` maps the range of each action coordinate onto [-1, 1]; `image_size` is the height
+    and width to which frames of a LeRobot folder are scaled.
 
     A goal is a whole observation unless the file has an array `goals`, or one of these says otherwise: `goal_dims`, the
     coordinates of an observation; `goal_keys`, parts of dict observations or arrays to join; `goal_function`, a
@@ -50,7 +55,7 @@ def import_dataset(
     """
     space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
     parts = Parts(_pairs(keys), tuple(observation_keys), space.keys if space else ())
-    source = _with_goals(_open(src, parts), space)
+    source = _with_goals(_open(src, parts, _checked_size(image_size)), space)
     name = task or Path(str(src).removeprefix("minari:").rstrip("/")).stem.replace(" ", "-")
     files = DatasetFiles(Path(out).expanduser(), name)
     if len(source.episodes) < 2:
@@ -59,12 +64,22 @@ def import_dataset(
         remove_free_lock(files.lock)
         return files.train
     _require_free(files)
-    survey = _survey(source, scale_actions)
+    survey = _survey(source, scale_actions, progress)
     make_folder(files.folder)
     with locked(files.lock):
         _require_free(files)
-        _write(source, survey, files)
+        _write(source, survey, files, progress)
     return files.train
+
+
+def _checked_size(size: Sequence[int]) -> tuple[int, int] | None:
+    if not size:
+        return None
+    if len(size) != 2 or not all(1 <= n <= LARGEST_SIDE for n in size):
+        raise UserError(
+            f"--image-size {' '.join(map(str, size))}: expected height and width, each from 1 to {LARGEST_SIDE}"
+        )
+    return size[0], size[1]
 
 
 def _is_done(source: Source, files: DatasetFiles, scaled: bool) -> bool:
@@ -120,12 +135,16 @@ def _pairs(keys: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in keys)
 
 
-def _open(src: str | Path, parts: Parts) -> Source:
+def _open(src: str | Path, parts: Parts, image_size: tuple[int, int] | None) -> Source:
     path = Path(src).expanduser()
     if unknown := set(parts.keys) - set(sources.ALIASES):
         raise UserError(f"no key is called '{sorted(unknown)[0]}' here; rename to one of {', '.join(sources.ALIASES)}")
     if str(src).startswith("minari:") or (path / "data" / "metadata.json").is_file():
         return minari.open_minari(src, parts)
+    if lerobot.is_lerobot(path):
+        return lerobot.open_folder(path, parts, image_size)
+    if image_size is not None:
+        raise UserError(f"{src}: --image-size is for LeRobot's frames; scale other images before")
     return sources.open_folder(path, parts) if path.is_dir() else sources.open_file(path, parts)
 
 
@@ -159,10 +178,18 @@ class Survey:
     scale: ActionRange | None
 
 
-def _survey(source: Source, scale_actions: bool) -> Survey:
+def _counted(names: Sequence[Any], title: str, progress: bool) -> Iterator[Any]:
+    """The same one after the other, with a progress bar."""
+    with bar(title, *counted("episodes", Rate("episodes")), total=len(names), show=progress) as update:
+        for done, name in enumerate(names, 1):
+            yield name
+            update(done, len(names))
+
+
+def _survey(source: Source, scale_actions: bool, progress: bool = False) -> Survey:
     rows, low, high = [], None, None
     kinds: list[Kind] = []
-    for name, read in zip(source.names, source.episodes, strict=True):
+    for name, read in _counted(list(zip(source.names, source.episodes, strict=True)), "checking", progress):
         observations, actions, goals = _tidy(read())
         scaled = actions.ndim == 2 and scale_actions
         terminals = np.zeros(len(observations), bool)
@@ -214,7 +241,7 @@ def _tidy(rows: Rows) -> Rows:
     return Rows(observations, actions, goals)
 
 
-def _write(source: Source, survey: Survey, files: DatasetFiles) -> None:
+def _write(source: Source, survey: Survey, files: DatasetFiles, progress: bool) -> None:
     """Write both files and the record. The training file gets its name last: its presence says that all is there."""
     count = len(survey.rows)
     held_out = set(range(VALIDATION_EVERY - 1, count, VALIDATION_EVERY)) or {count - 1}
@@ -222,7 +249,7 @@ def _write(source: Source, survey: Survey, files: DatasetFiles) -> None:
     with replacing(files.train) as unnamed:
         for file, written, held in ((files.val, files.val, True), (files.train, unnamed, False)):
             picked = [k for k in range(count) if (k in held_out) is held]
-            _write_split(source, survey, picked, written)
+            _write_split(source, survey, picked, written, f"writing {file.name}" if progress else None)
             total = sum(survey.rows[k] for k in picked)
             facts[file.name] = FileFacts(episodes=len(picked), rows=total, sha256=sha256(written))
         known = replace(source.origin, action_range=survey.scale, goal_space=_space(source, survey))
@@ -246,11 +273,15 @@ def _kinds(survey: Survey) -> dict[str, Kind]:
     return found if survey.goal is None else found | {"goals": survey.goal}
 
 
-def _column(source: Source, survey: Survey, picked: Sequence[int], which: int) -> Iterator[np.ndarray]:
+def _column(source: Source, survey: Survey, picked: Iterable[int], which: int) -> Iterator[np.ndarray]:
     for k in picked:
-        array = _tidy(source.episodes[k]())[which]
-        assert array is not None
-        yield survey.scale.scaled(array) if which == 1 and survey.scale else array
+        yield _entry(_tidy(source.episodes[k]()), survey, which)
+
+
+def _entry(rows: Rows, survey: Survey, which: int) -> np.ndarray:
+    array = rows[which]
+    assert array is not None
+    return survey.scale.scaled(array) if which == 1 and survey.scale else array
 
 
 def _ends(survey: Survey, picked: Sequence[int]) -> np.ndarray:
@@ -259,9 +290,22 @@ def _ends(survey: Survey, picked: Sequence[int]) -> np.ndarray:
     return ends
 
 
-def _write_split(source: Source, survey: Survey, picked: list[int], file: Path) -> None:
-    ends = _ends(survey, picked)
+def _write_split(source: Source, survey: Survey, picked: list[int], file: Path, title: str | None) -> None:
+    """One file. Each episode is read once, and again only for goals that are images, which memory might not hold."""
+    ends, kinds = _ends(survey, picked), _kinds(survey)
+    kept: dict[int, list[np.ndarray]] = {
+        n: [] for n, (_, dtype) in enumerate(kinds.values()) if n and dtype != np.uint8
+    }
+
+    def observations() -> Iterator[np.ndarray]:
+        for k in _counted(picked, title or "", title is not None):
+            rows = _tidy(source.episodes[k]())
+            for n, parts in kept.items():
+                parts.append(_entry(rows, survey, n))
+            yield rows.observations
+
     with npz.writing(file) as out:
-        for which, (name, (shape, kind)) in enumerate(_kinds(survey).items()):
-            out.add(name, (len(ends), *shape), kind, _column(source, survey, picked, which))
+        for which, (name, (shape, kind)) in enumerate(kinds.items()):
+            again = kept[which] if which in kept else _column(source, survey, picked, which)
+            out.add(name, (len(ends), *shape), kind, again if which else observations())
         out.add("terminals", ends.shape, ends.dtype, [ends])

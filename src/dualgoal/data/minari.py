@@ -4,27 +4,30 @@ Minari keeps one more observation than actions and may keep observations as dict
 use are chosen by name and joined as one vector. Images stay images, and cannot be joined with anything.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dualgoal import imports, jsons
+from dualgoal.data import hdf5
+from dualgoal.data.foreign import one_line
 from dualgoal.data.goals import join
-from dualgoal.data.origin import Origin
+from dualgoal.data.origin import Origin, digest
 from dualgoal.data.sources import Parts, Rows, Source
 from dualgoal.errors import UserError
 
 MOST_EPISODES = 1_000_000
+foreign = partial(one_line, what="Minari cannot open it", advice="see 'minari list'")
 
 
 def open_minari(src: str | Path, parts: Parts) -> Source:
     """All episodes of a local or downloadable Minari dataset (`minari:ID`), or of one in a folder."""
     minari = imports.optional("minari", "minari", f"{src}: reading a Minari dataset")
-    text = str(src)
-    with _foreign_reader(text):
+    text, folder = str(src), Path(src).expanduser()
+    with foreign(text):
         if text.startswith("minari:"):
             dataset = minari.load_dataset(text.removeprefix("minari:"))
         else:
@@ -35,7 +38,7 @@ def open_minari(src: str | Path, parts: Parts) -> Source:
 
     def reader(index: int) -> Callable[[], Rows]:
         def read() -> Rows:
-            with _foreign_reader(f"{text} (episode {index})"):
+            with foreign(f"{text} (episode {index})"):
                 (episode,) = dataset.iterate_episodes([index])
                 found = episode.observations
                 inside = parts.goal if isinstance(found, dict) else ()
@@ -46,39 +49,19 @@ def open_minari(src: str | Path, parts: Parts) -> Source:
 
     return Source(
         [f"{text} (episode {k})" for k in indices], [reader(k) for k in indices],
-        Origin(source="imported", imported_from=text, observation_keys=parts.observation),
+        Origin(
+            source="imported", imported_from=text, observation_keys=parts.observation,
+            imported_sha256=None if text.startswith("minari:") else digest(folder, sorted(folder.glob("data/*"))),
+        ),
     )  # fmt: skip
 
 
-@contextmanager
-def _foreign_reader(name: str) -> Iterator[None]:
-    """Damaged folders make Minari and HDF5 raise anything, assertions included."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as problem:
-        reason = " ".join(str(problem).split())[:160] or type(problem).__name__
-        raise UserError(f"{name}: Minari cannot open it ({reason}); see 'minari list'") from problem
-
-
 def _refuse_outside(folder: Path) -> None:
-    """HDF5 files can say that part of their data is in another file, anywhere: nothing of that is read."""
-    import h5py
-
-    def look(group: h5py.Group, depth: int) -> None:
-        for name in group:
-            if isinstance(group.get(name, getlink=True), h5py.ExternalLink):
-                raise UserError(f"{group.file.filename}: '{name}' is kept in another file, which is not opened")
-            entry = group[name]
-            if isinstance(entry, h5py.Dataset) and (entry.external or entry.is_virtual):
-                raise UserError(f"{group.file.filename}: '{name}' is kept in another file, which is not opened")
-            if isinstance(entry, h5py.Group) and depth < 8:
-                look(entry, depth + 1)
-
+    """Raise if a file of the folder keeps its data in another file."""
+    h5py = imports.optional("h5py", "minari", "reading a Minari dataset")
     for path in sorted(folder.glob("*.hdf5")):
         with h5py.File(path, "r") as file:
-            look(file, 0)
+            hdf5.refuse_outside(file)
 
 
 def _refuse_too_many(metadata: Path) -> None:

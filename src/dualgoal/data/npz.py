@@ -47,6 +47,10 @@ FORMATS = {
     b"\x80\x05": "a Python pickle",
     b"PAR1": "Parquet",
 }  # first bytes of what people may mistake for npz
+IMPORTED = {
+    "HDF5": "convert it with 'dualgoal data import'",
+    "Parquet": "a LeRobot dataset is a folder: give the one that holds meta/info.json to 'dualgoal data import'",
+}
 
 
 @contextmanager
@@ -68,10 +72,8 @@ def _refuse_other_formats(path: Path) -> None:
         start = file.read(8)
     for signature, name in FORMATS.items():
         if start.startswith(signature):
-            raise UserError(
-                f"{path.name}: not a readable npz (zip) file but {name}; save its arrays with numpy.savez, "
-                "or import the original dataset with 'dualgoal data import'"
-            )
+            cure = IMPORTED.get(name, "save its arrays with numpy.savez, and import that with 'dualgoal data import'")
+            raise UserError(f"{path.name}: not a readable npz (zip) file but {name}; {cure}")
 
 
 class Archive:

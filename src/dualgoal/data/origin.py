@@ -4,8 +4,11 @@ Generated, downloaded and imported datasets fill different fields; what does not
 """
 
 import dataclasses
+import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from dualgoal import jsons
 from dualgoal.data.goals import GoalSpace
 from dualgoal.data.paths import SPLITS, DatasetFiles
 from dualgoal.errors import UserError
-from dualgoal.files import write_atomic
+from dualgoal.files import sha256, write_atomic
 
 Item = tuple[str, int]  # split and number of an episode
 
@@ -96,6 +99,7 @@ class Origin:
     keys: dict[str, str] = field(default_factory=dict)  # our names of arrays: those in the imported file
     observation_keys: tuple[str, ...] = ()
     episode_files: int | None = None
+    image_size: tuple[int, ...] = ()  # height and width to which frames were scaled
     # by file name
     files: dict[str, FileFacts] = field(default_factory=dict)
     plan: Plan | None = None
@@ -105,6 +109,12 @@ class Origin:
     def facts(self) -> dict[str, Any]:
         """What a run records about its dataset: everything but the facts of single files, as plain JSON values."""
         return {key: value for key, value in _to_json(self).items() if key != "files"}
+
+
+def digest(folder: Path, files: Iterable[Path]) -> str:
+    """One SHA-256 for files of a folder: of the lines that `sha256sum` would print about them."""
+    lines = (f"{sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files if file.is_file())
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def read(files: DatasetFiles) -> Origin:

@@ -1,18 +1,19 @@
-"""Episodes to import, from one npz file or from a folder with one npz file per episode.
+"""Episodes to import, from one npz or HDF5 file or from a folder with one npz file per episode.
 
 Arrays are found by their usual names. Where a file stores `next_observations`, the state after an episode's last action
 is taken from there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dualgoal.data import checks, goals, npz
-from dualgoal.data.origin import Origin
+from dualgoal.data import checks, goals, hdf5, npz
+from dualgoal.data.origin import Origin, digest
 from dualgoal.errors import UserError
 from dualgoal.files import sha256
 
@@ -24,6 +25,8 @@ ALIASES = {
     "goals": ("goals",),
     "next_observations": ("next_observations", "next_observation", "next_obs", "next_states"),
 }
+IN_MEMORY = 256 << 20  # bytes of an array that is held in memory
+MOST_NAMES = 20  # in a message
 OPTIONAL = ("timeouts", "goals", "next_observations")
 
 
@@ -54,22 +57,56 @@ class Source:
     origin: Origin
 
 
+class Table(Protocol):
+    """A file with all episodes one after the other, in arrays by name of which rows can be sliced."""
+
+    path: Path
+    members: Mapping[str, Any]
+
+    def column(self, name: str) -> Any: ...
+
+    def require_memory(self, names: Iterable[str]) -> None: ...
+
+
+class NpzTable:
+    """An npz file. Arrays are unpacked once, those that are large into a temporary file."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._unpacked: list[tempfile.TemporaryDirectory[str]] = []  # removed when nobody reads them any more
+        with npz.Archive(path) as archive:
+            self.members = archive.members
+
+    def column(self, name: str) -> np.ndarray:
+        with npz.Archive(self.path) as archive:
+            if self.members[name].nbytes <= IN_MEMORY:
+                return archive.read(name)
+            self._unpacked.append(tempfile.TemporaryDirectory(prefix="dualgoal-"))
+            file = Path(self._unpacked[-1].name) / "array.npy"
+            archive.unpack(name, file)
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+
+    def require_memory(self, names: Iterable[str]) -> None:
+        """Raise if arrays that are held in memory claim more than there is."""
+        with npz.Archive(self.path) as archive:
+            archive.require_memory(name for name in names if self.members[name].nbytes <= IN_MEMORY)
+
+
 def open_file(path: Path, parts: Parts) -> Source:
-    """One npz with all episodes one after the other."""
-    with npz.Archive(path) as archive:
-        found, used = _read(archive, parts, tuple(ALIASES))
-    ends = _booleans(path.name, "terminals", found["terminals"])
-    if "timeouts" in found:
-        timeouts = _booleans(path.name, "timeouts", found["timeouts"])
+    """One npz or HDF5 file with all episodes one after the other."""
+    table = hdf5.Table(path) if _signature(path) == hdf5.SIGNATURE else NpzTable(path)
+    columns, used = _choose(table, parts, tuple(ALIASES))
+    ends = _booleans(path.name, "terminals", columns.pop("terminals")[0][:])
+    if "timeouts" in columns:
+        timeouts = _booleans(path.name, "timeouts", columns.pop("timeouts")[0][:])
         _equal_rows(path.name, {"terminals": ends, "timeouts": timeouts})
         ends = ends | timeouts
-    aligned = {key: found[key] for key in ("observations", "actions", "goals", "next_observations") if key in found}
-    _equal_rows(path.name, aligned | {"terminals": ends})
+    _equal_rows(path.name, {key: part for key, found in columns.items() for part in found} | {"terminals": ends})
     ends[-1:] = True  # files often stop in the middle of an episode
-    episodes, first = [], 0
-    for last in np.flatnonzero(ends):
-        episodes.append(_slice(found, slice(first, int(last) + 1)))
-        first = int(last) + 1
+    last = np.flatnonzero(ends)
+    first = np.concatenate([[0], last[:-1] + 1])
+    names = {"observations": parts.observation, "goals": parts.goal}
+    episodes = [_slice(table, columns, names, slice(int(a), int(b) + 1)) for a, b in zip(first, last, strict=True)]
     return Source(
         [f"{path.name} (episode {k})" for k in range(len(episodes))], episodes,
         Origin(
@@ -77,6 +114,13 @@ def open_file(path: Path, parts: Parts) -> Source:
             observation_keys=parts.observation,
         ),
     )  # fmt: skip
+
+
+def _signature(path: Path) -> bytes:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; expected recordings (npz, HDF5, a folder, a LeRobot or Minari dataset)")
+    with path.open("rb") as file:
+        return file.read(8)
 
 
 def open_folder(path: Path, parts: Parts) -> Source:
@@ -87,16 +131,18 @@ def open_folder(path: Path, parts: Parts) -> Source:
 
     def reader(file: Path) -> Callable[[], Rows]:
         def read() -> Rows:
-            with npz.Archive(file) as archive:
-                found, _ = _read(archive, parts, ("observations", "actions", "goals"))
-            return Rows(**found)
+            table = NpzTable(file)
+            columns, _ = _choose(table, parts, ("observations", "actions", "goals"))
+            names = {"observations": parts.observation, "goals": parts.goal}
+            return _slice(table, columns, names, slice(None))()
 
         return read
 
     return Source(
         [file.name for file in files], [reader(file) for file in files],
         Origin(
-            source="imported", imported_from=path.name, episode_files=len(files), observation_keys=parts.observation
+            source="imported", imported_from=path.name, episode_files=len(files), observation_keys=parts.observation,
+            imported_sha256=digest(path, files),
         ),
     )  # fmt: skip
 
@@ -123,48 +169,59 @@ def from_memory(episodes: Sequence[Mapping[str, Any]], parts: Parts) -> Source:
     return Source(names, [reader(name, one) for name, one in zip(names, episodes, strict=True)], origin)
 
 
-def _read(archive: npz.Archive, parts: Parts, wanted: tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The wanted arrays by our names, and their names in the file."""
+def _choose(table: Table, parts: Parts, wanted: tuple[str, ...]) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
+    """The wanted arrays by our names, each as the parts to join, and the names in the file of those that are whole."""
     joined = {"observations": parts.observation, "goals": parts.goal}
-    whole = [key for key in wanted if not joined.get(key)]
-    picked = {key: _pick(archive, key, parts.keys, key not in OPTIONAL) for key in whole}
-    used = {key: name for key, name in picked.items() if name is not None}
-    pieces = {name for names in joined.values() for name in names if name in archive.members}
-    archive.require_memory({*used.values(), *pieces})
-    found = {}
+    names, used = {}, {}
     for key in wanted:
         if joined.get(key):
-            arrays = {name: archive.read(name) for name in joined[key] if name in archive.members}
-            missing = {name: None for name in archive.members if name not in arrays}
-            found[key] = goals.join(archive.path.name, key, {**arrays, **missing}, joined[key])
-        elif key in used:
-            found[key] = archive.read(used[key])
+            if missing := [name for name in joined[key] if name not in table.members]:
+                have = ", ".join(table.members)
+                raise UserError(f"{table.path.name}: {key} have no part '{missing[0]}' (they have {have})")
+            names[key] = tuple(joined[key])
+        elif (name := _pick(table, key, parts.keys, key not in OPTIONAL)) is not None:
+            names[key], used[key] = (name,), name
     if parts.observation:
-        found.pop("next_observations", None)  # they are whole, so they would not fit
-    return found, used
+        names.pop("next_observations", None)  # they are whole, so they would not fit
+        used.pop("next_observations", None)
+    every = {name for group in names.values() for name in group}
+    table.require_memory(every)
+    columns = {name: table.column(name) for name in sorted(every)}
+    return {key: tuple(columns[name] for name in group) for key, group in names.items()}, used
 
 
-def _pick(archive: npz.Archive, key: str, keys: dict[str, str], required: bool = True) -> str | None:
+def _pick(table: Table, key: str, keys: dict[str, str], required: bool = True) -> str | None:
     """The name in the file of one of our arrays."""
+    have = ", ".join(list(table.members)[:MOST_NAMES]) + (", ..." if len(table.members) > MOST_NAMES else "")
     if key in keys:
-        if keys[key] not in archive.members:
-            have = ", ".join(archive.members)
-            raise UserError(f"{archive.path.name}: no array '{keys[key]}' to use as {key} (it holds {have})")
+        if keys[key] not in table.members:
+            raise UserError(f"{table.path.name}: no array '{keys[key]}' to use as {key} (it holds {have})")
         return keys[key]
-    by_lower = {name.lower(): name for name in archive.members}
+    by_lower = {name.lower(): name for name in table.members}
     found = next((by_lower[alias] for alias in ALIASES[key] if alias in by_lower), None)
     if found is None and required:
-        have = ", ".join(archive.members) or "nothing"
-        raise UserError(f"{archive.path.name}: no array looks like {key} (it holds {have}); name it: --key {key}=NAME")
+        joining = ", or the parts to join: --observation-keys NAME NAME" if key == "observations" else ""
+        raise UserError(
+            f"{table.path.name}: no array looks like {key} (it holds {have or 'nothing'}); "
+            f"name it: --key {key}=NAME{joining}"
+        )
     return found
 
 
-def _slice(found: dict[str, np.ndarray], rows: slice) -> Callable[[], Rows]:
+def _slice(
+    table: Table, columns: dict[str, tuple[Any, ...]], names: dict[str, tuple[str, ...]], rows: slice
+) -> Callable[[], Rows]:
+    def part(key: str) -> np.ndarray:
+        found = [np.asarray(column[rows]) for column in columns[key]]
+        chosen = names.get(key) or (key,)
+        return goals.join(table.path.name, key, dict(zip(chosen, found, strict=True)), chosen)
+
     def read() -> Rows:
-        observations, actions = found["observations"][rows], found["actions"][rows]
-        if "next_observations" in found:  # transitions: the state after the last one is stored there only
-            observations = np.concatenate([observations, found["next_observations"][rows][-1:]])
-        return Rows(observations, actions, found["goals"][rows] if "goals" in found else None)
+        observations = part("observations")
+        if "next_observations" in columns:  # transitions: the state after the last one is stored there only
+            following = columns["next_observations"][0]
+            observations = np.concatenate([observations, np.asarray(following[rows.stop - 1 : rows.stop])])
+        return Rows(observations, part("actions"), part("goals") if "goals" in columns else None)
 
     return read
 

@@ -1,0 +1,20 @@
+"""Reading with other people's libraries: whatever they raise becomes one line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dualgoal.errors import UserError
+
+
+@contextmanager
+def one_line(
+    name: str, what: str = "cannot be read", advice: str = "the file is truncated or damaged"
+) -> Iterator[None]:
+    """Damaged files make readers raise anything, assertions included."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as problem:
+        reason = " ".join(str(problem).split())[:160] or type(problem).__name__
+        raise UserError(f"{name}: {what} ({reason}); {advice}") from problem
