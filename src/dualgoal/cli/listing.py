@@ -49,7 +49,8 @@ def _tasks() -> list[Entry]:
     from dualgoal.envs import tasks
     from dualgoal.paper import settings
 
-    return [asdict(task) | asdict(settings.task_settings(name)) for name, task in tasks.TASKS.items()]
+    names = (*tasks.TASKS, *tasks.ORACLE_TASKS)
+    return [asdict(tasks.get(name)) | asdict(settings.task_settings(name)) for name in names]
 
 
 def _tables() -> list[Entry]:

@@ -161,7 +161,8 @@ def _base(chosen: Chosen, file: RunFile) -> Run:
     steps = {} if chosen.steps is None else _number_of_steps(chosen.steps)
 
     def made(**options: Any) -> Run:
-        if task in tasks.TASKS or not has_data:  # without data, an unknown task is an error that names the nearest one
+        # Without data, an unknown task is an error that names the nearest one.
+        if tasks.plain(task) in tasks.TASKS or not has_data:
             run = settings.preset(task, rep, algo, source=source, **options)
         else:
             run = settings.own(task, rep, algo, has_env=has_env, **options)

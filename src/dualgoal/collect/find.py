@@ -24,6 +24,7 @@ def find_data(task: str, say: Say) -> Path:
 
     Data are generated only where no server can be reached: whoever has a full disk wants to hear of it.
     """
+    task = tasks.plain(task)
     downloads, generated = _folders()
     if (folder := cached(task)) is not None:
         say(f"data for {task}: cached in {folder}")

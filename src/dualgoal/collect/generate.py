@@ -25,7 +25,7 @@ from dualgoal.data import npz, origin
 from dualgoal.data.origin import FileFacts, Item, Origin, Plan
 from dualgoal.data.paths import SPLITS, DatasetFiles
 from dualgoal.envs import ogbench
-from dualgoal.envs.tasks import TASKS, family, is_pixels
+from dualgoal.envs.tasks import TASKS, family, is_pixels, plain
 from dualgoal.envs.versions import OFFICIAL_SHADOW_SIZE, simulators
 from dualgoal.errors import UserError
 from dualgoal.files import (
@@ -65,6 +65,7 @@ def generate_dataset(
     target waits for the first. `rows` is the stored length of an episode (default: the official one); `expert` is a
     file, or callables by skill, for the families that need one.
     """
+    task = plain(task)
     plan, skills = _plan(task, episodes, seed, rows, shadow_size, expert)
     files = DatasetFiles(Path(out).expanduser(), task)
     if workers is not None and workers < 1:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dualgoal.data.npz import Archive
-from dualgoal.envs.tasks import TASKS
+from dualgoal.envs.tasks import TASKS, plain
 from dualgoal.errors import UserError
 
 REQUIRED = ("observations", "actions", "terminals")
@@ -138,7 +138,7 @@ def _discrete(name: str, actions: np.ndarray) -> np.ndarray:
 
 def fits_task(name: str, task: str, observation_shape: tuple[int, ...], action_dim: int) -> None:
     """Raise if a dataset does not fit a task of the paper; other tasks are checked when their environment is made."""
-    known = TASKS.get(task)
+    known = TASKS.get(plain(task))
     if known is None:
         return
     if observation_shape != known.observation_shape:

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal.data import checks, mapped, npz, origin
+from dualgoal.data import checks, mapped, npz, oracle, origin
 from dualgoal.data.origin import Origin
 from dualgoal.data.paths import DatasetFiles, find
+from dualgoal.envs.tasks import is_oracle
 from dualgoal.envs.versions import OFFICIAL_SHADOW_SIZE, Mismatch, mismatches
 from dualgoal.errors import UserError
 from dualgoal.files import os_errors_in_one_line, sha256
@@ -138,12 +139,16 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
         actions = archive.read("actions")
         terminals = archive.read("terminals")
         goals = archive.read("goals") if "goals" in archive.members else None
+        if task is not None and is_oracle(task):
+            goals = oracle.goals(task, archive)
     actions, terminals = checks.arrays(file.name, observations, actions, terminals)
     if observations.dtype != np.uint8:
         observations = observations.astype(np.float32, copy=False)
+    provenance = _provenance(file, recorded, digest or sha256(file))
     if goals is not None:
         goals = checks.goals(file.name, goals, observations)
-    provenance = _provenance(file, recorded, digest or sha256(file))
+    if goals is not None and task is not None and is_oracle(task):
+        provenance["goal_space"] = Origin(goal_space=oracle.space(goals)).facts()["goal_space"]
     if observations.dtype == np.uint8:
         provenance.setdefault("shadow_size", OFFICIAL_SHADOW_SIZE)
     dataset = Dataset(observations, actions, terminals, task, provenance, goals)

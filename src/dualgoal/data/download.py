@@ -22,7 +22,7 @@ from typing import Any
 from dualgoal.data import checks, npz, origin
 from dualgoal.data.origin import FileFacts, Origin
 from dualgoal.data.paths import DatasetFiles
-from dualgoal.envs.tasks import TASKS, is_ogbench
+from dualgoal.envs.tasks import TASKS, is_ogbench, plain
 from dualgoal.errors import UserError, unknown
 from dualgoal.files import (
     cache_folder,
@@ -70,6 +70,7 @@ def fetch_dataset(
     waits for the first one.
     """
     _check_name(task)
+    task = plain(task)
     files = DatasetFiles(Path(out).expanduser() if out is not None else cache_folder() / "datasets", task)
     bases = list(dict.fromkeys([*(mirrors or ()), *usual_mirrors()]))
     if files.train.exists() and files.val.exists():
@@ -87,7 +88,7 @@ def fetch_dataset(
 
 def _check_name(task: str) -> None:
     """Raise if there is no such task; those of the paper are known without the simulator."""
-    if task in TASKS:
+    if plain(task) in TASKS:
         return
     if not is_ogbench(task):
         raise unknown("task", task, TASKS)

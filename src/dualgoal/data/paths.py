@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from dualgoal.envs.tasks import plain
 from dualgoal.errors import UserError
 
 SPLITS = ("train", "val")
@@ -51,7 +52,9 @@ class DatasetFiles:
 
 def find(path: Path, task: str | None, split: str) -> Path:
     """The npz file of a split. `path` is one of the npz files, or a folder; then `task` says which of its datasets."""
-    files = DatasetFiles(path, task or _only_name(path)) if path.is_dir() else DatasetFiles.holding(path)
+    files = (
+        DatasetFiles(path, plain(task) if task else _only_name(path)) if path.is_dir() else DatasetFiles.holding(path)
+    )
     wanted = files.split(split)
     if split == "train" and not path.is_dir():
         wanted = path  # whatever its name is

@@ -17,7 +17,7 @@ from dualgoal import imports
 from dualgoal.envs import rendering
 from dualgoal.envs.mazes import Maze
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.envs.tasks import DATASET_KINDS, IMAGE_SHAPE, MANIPULATION, MAZES, family, is_pixels
+from dualgoal.envs.tasks import DATASET_KINDS, IMAGE_SHAPE, MANIPULATION, MAZES, family, is_oracle, is_pixels, plain
 from dualgoal.errors import unknown
 
 rendering.choose()  # before MuJoCo and dm_control are imported, which read the choice only once
@@ -51,14 +51,16 @@ def _main_kind(task: str) -> str:
 
 def exists(task: str) -> bool:
     """Whether OGBench has the environment of a task, whichever kind of dataset it names."""
-    words = task.split("-")
+    words = plain(task).split("-")
     main = "-".join([*words[:-2], _main_kind(task), words[-1]])
+    if is_oracle(task) and is_pixels(task):
+        return False
     return len(words) > 2 and words[-2] in DATASET_KINDS and main in names()
 
 
 def _spec(task: str) -> Any:
     check_name(task)
-    words = task.split("-")
+    words = plain(task).split("-")
     return gymnasium.spec("-".join([*words[:-2], words[-1]]))
 
 
@@ -81,7 +83,7 @@ def build(task: str, *, shadow_size: int | None = None, **options: Any) -> Any:
     spec = _spec(task)
     module, name = spec.entry_point.split(":")
     maker = getattr(importlib.import_module(module), name)
-    options = {**spec.kwargs, **options}
+    options = {**spec.kwargs, **options} | ({"use_oracle_rep": True} if is_oracle(task) else {})
     if family(task) in MAZES:
         env = maker(**options)
         _tidy_maze(env, shadow_size)

@@ -4,7 +4,7 @@ What a task's name says, its family and whether its observations are images, is 
 hyperparameters for a task are in `paper/settings.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dualgoal import errors
 
@@ -15,6 +15,7 @@ DATASET_KINDS = ("navigate", "stitch", "explore", "play", "noisy")
 IMAGE_SHAPE = (64, 64, 3)
 _WALKERS = ("antmaze", "humanoidmaze", "antsoccer")
 _IMAGE_PREFIX = "visual-"
+_ORACLE = "-oraclerep-v0"
 
 
 def family(task: str) -> str:
@@ -22,9 +23,20 @@ def family(task: str) -> str:
     return task.removeprefix(_IMAGE_PREFIX).split("-")[0]
 
 
+def is_oracle(task: str) -> bool:
+    """Whether goals are OGBench's oracle representations (`...-oraclerep-v0`): only what a task asks for, such as the
+    position in a maze or those of the cubes, instead of a whole observation."""
+    return task.endswith(_ORACLE)
+
+
+def plain(task: str) -> str:
+    """The same task with whole observations as goals, whose data both have."""
+    return f"{task.removesuffix(_ORACLE)}-v0" if is_oracle(task) else task
+
+
 def is_ogbench(task: str) -> bool:
     """Whether a task's name is of the form of OGBench's; `envs.ogbench` knows whether there is such a task."""
-    words = task.split("-")
+    words = plain(task).split("-")
     return family(task) in MAZES + MANIPULATION and len(words) > 2 and words[-2] in DATASET_KINDS
 
 
@@ -91,11 +103,14 @@ TASKS: dict[str, Task] = {
 }
 
 STATE_TASKS: tuple[str, ...] = tuple(name for name, task in TASKS.items() if not task.pixels)
+ORACLE_TASKS: tuple[str, ...] = tuple(name.replace("-v0", _ORACLE) for name in STATE_TASKS)
 PIXEL_TASKS: tuple[str, ...] = tuple(name for name, task in TASKS.items() if task.pixels)
 
 
 def get(name: str) -> Task:
     """The task of that name, or a one-line error with the nearest known one."""
+    if name in ORACLE_TASKS:
+        return replace(TASKS[plain(name)], name=name)
     if name not in TASKS:
-        raise errors.unknown("task", name, TASKS)
+        raise errors.unknown("task", name, [*TASKS, *ORACLE_TASKS] if is_oracle(name) else TASKS)
     return TASKS[name]

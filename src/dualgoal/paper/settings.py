@@ -52,7 +52,7 @@ TASK_EXCEPTIONS: dict[str, dict[str, Any]] = {
 def task_settings(task: str) -> TaskSettings:
     """The hyperparameters of one of the paper's tasks: rules by family and kind of data, then the exceptions."""
     expectile = 0.9 if "-navigate-" in task else 0.7
-    return TaskSettings(expectile, *FAMILIES[tasks.get(task).family], **TASK_EXCEPTIONS.get(task, {}))
+    return TaskSettings(expectile, *FAMILIES[tasks.get(task).family], **TASK_EXCEPTIONS.get(tasks.plain(task), {}))
 
 
 EVALUATIONS = {False: 10, True: 5}  # evaluations per run, by pixels: every 100,000 steps at the paper's lengths
