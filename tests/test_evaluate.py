@@ -148,6 +148,9 @@ def test_rows_say_everything(rows):
     assert all(r.episodes == 6 and r.step == 1500 and 0 <= r.successes <= 6 for r in rows)
     assert all(1 <= r.length <= 1000 and r.action_noise == 0.5 for r in rows)
     assert len({r.length for r in rows}) > 1, "so that equal rows mean something"
+    assert all(r.cpu_seconds > 0 and "cpu_seconds" not in r.to_json() for r in rows), (
+        "for timing.jsonl, not for the rows"
+    )
     assert "seed" in evaluation.text(rows)
 
 

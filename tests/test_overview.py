@@ -17,7 +17,8 @@ RUN = settings.preset("cube-single-play-v0", "dual", "gcivl", steps=1000, seeds=
 
 def make(path, *, until=1000, saved=(), **status):
     write_run(path, RUN, [row for row in rows(RUN, 5) if row.step <= until])
-    (path / "timing.jsonl").write_text('{"step": 500, "steps_per_second": 20.0, "time": 0.0}\n')
+    timing = ({"step": 500, "steps_per_second": 20.0, "time": 0.0}, {"step": 500, "evaluation_cpu_seconds": 3.0})
+    (path / "timing.jsonl").write_text("".join(json.dumps(row) + "\n" for row in timing))
     for step in saved:
         file = directory.checkpoint_path(path, step).with_suffix(".json")
         file.parent.mkdir(exist_ok=True)

@@ -220,6 +220,10 @@ def test_metrics_have_losses_of_both_splits_for_every_seed(finished):
         (10, "train", 0), (10, "train", 3), (10, "val", 0), (10, "val", 3),
     ]  # fmt: skip
     assert len(rows) == 16 and all(isinstance(r["actor/loss"], float) for r in rows)
+    timing = [json.loads(line) for line in (finished / "timing.jsonl").read_text().splitlines()]
+    spent = [row for row in timing if "seconds" in row]
+    assert [row["step"] for row in spent] == [10, 20, 30, 40] and all(row["seconds"] > 0 for row in spent)
+    assert sum(row["seconds"] for row in spent[1:]) == pytest.approx(spent[-1]["time"] - spent[0]["time"], abs=0.5)
     facts = json.loads((finished / "config.json").read_text())
     assert facts["id"] == tiny_run().id and facts["hardware"]["threads"] and facts["versions"]["jaxlib"]
     assert facts["dataset"]["sha256"] and facts["sizes"]["observation_shape"] == [2]

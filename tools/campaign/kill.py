@@ -115,12 +115,12 @@ def run_child(action: Callable[[], Any], seconds: float = ENOUGH, kill_after: fl
 
 
 def record(folder: Path) -> dict[str, bytes]:
-    """What must not depend on how often a command was killed: everything but the clock's file, and the commit that
-    config.json names, which changes when somebody edits the source meanwhile."""
+    """What must not depend on how often a command was killed: everything but the clock's file, the time that making a
+    dataset took, and the commit that config.json names, which changes when somebody edits the source meanwhile."""
     found = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-    for name in [name for name in found if name.endswith("config.json")]:
-        with contextlib.suppress(ValueError):
-            content = {key: value for key, value in json.loads(found[name]).items() if key != "git"}
+    for name in [name for name in found if name.endswith(".json")]:
+        with contextlib.suppress(ValueError, AttributeError):
+            content = {k: v for k, v in json.loads(found[name]).items() if k not in ("git", "cpu_seconds")}
             found[name] = json.dumps(content).encode()
     return {name: content for name, content in found.items() if not name.endswith("timing.jsonl")}
 

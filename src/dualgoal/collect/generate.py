@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import shutil
+import time
 import typing
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,6 +43,7 @@ from dualgoal.workers import Pool
 
 SHADOW_SIZE = 512  # of images made here: three times faster on a GPU than 4096, and 0.05 of 255 different per pixel
 DEFAULT_ROWS = 1001
+CPU_MS = "cpu_ms"  # what an episode took, kept with its counts until it is joined
 
 Experts = Mapping[str, experts.Expert]
 
@@ -190,8 +192,10 @@ class _EpisodeWriter:
         self.plan, self.skills, self.parts = plan, skills, parts
 
     def __call__(self, item: Item) -> None:
+        began = time.process_time()
         episode, counts = self._play(self.plan.generator(*item), self.plan.rows)
-        note = np.frombuffer(json.dumps(counts, sort_keys=True).encode(), np.uint8)
+        spent = {CPU_MS: round(1000 * (time.process_time() - began))}
+        note = np.frombuffer(json.dumps(counts | spent, sort_keys=True).encode(), np.uint8)
         npz.save(_part(self.parts, item), {**episode, "counts": note}, level=0)  # joined and compressed at the end
 
     @functools.cached_property
@@ -211,9 +215,10 @@ def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
         for item in picked:
             with npz.Archive(_part(parts, item)) as part:
                 counts.update(_counts(part))
+    spent = counts.pop(CPU_MS, 0)  # not there in episodes that an older version collected
     record = Origin(
         task=plan.task, source="generated", collector=_collector_name(plan.task), seed=plan.seed,
-        versions=plan.versions, shadow_size=plan.shadow_size,
+        versions=plan.versions, shadow_size=plan.shadow_size, cpu_seconds=spent / 1000 or None,
         counts={"episodes": len(plan.items), **dict(sorted(counts.items()))}, files=facts, plan=plan,
     )  # fmt: skip
     move_into_place(parts / files.val.name, files.val)

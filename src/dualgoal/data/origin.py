@@ -92,6 +92,7 @@ class Origin:
     seed: int | None = None
     versions: dict[str, str] = field(default_factory=dict)
     shadow_size: int | None = None
+    cpu_seconds: float | None = None  # of all processes together
     counts: dict[str, int] = field(default_factory=dict)  # episodes, goals reached, plans finished, ...
     # imported
     imported_from: str | None = None

@@ -29,6 +29,7 @@ class Episode(NamedTuple):
 
     success: bool
     length: int
+    cpu_seconds: float = 0.0  # its share of what its block took, if that was measured
 
 
 def play(

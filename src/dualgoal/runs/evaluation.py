@@ -168,6 +168,7 @@ def _rows(step: int, answers: Answers) -> list[EvalRow]:
             length=sum(episode.length for episode in found) / len(found),
             goal_noise=job.goal_noise,
             action_noise=job.action_noise,
+            cpu_seconds=sum(episode.cpu_seconds for episode in found),
         )
         for (seed, goal), found in played.items()
     ]

@@ -128,7 +128,7 @@ def _last_rate(path: Path) -> float | None:
     try:
         with files.open_plain(path / directory.TIMING, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-            *_, last, _incomplete = [b"", *file.read().split(b"\n")]
+            *_, last, _incomplete = [b"", *(line for line in file.read().split(b"\n") if b"evaluation_cpu" not in line)]
         row = jsons.json_object(jsons.decode(last, directory.TIMING), directory.TIMING)
     except (OSError, UserError):  # absent, or damaged: the rate is a courtesy
         return None

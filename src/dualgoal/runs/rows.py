@@ -7,7 +7,7 @@ step 1 never counts, nor does one that is not complete: it was interrupted.
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class EvalRow:
     length: float  # mean number of steps of an episode
     goal_noise: float = 0.0
     action_noise: float = 0.0
+    cpu_seconds: float = field(default=0.0, compare=False)  # what playing took; not in the file, which is reproducible
 
     @property
     def success(self) -> float:

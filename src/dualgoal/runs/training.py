@@ -172,6 +172,7 @@ class Session:
         self.logs = {*_multiples(run.log_every, run)}
         self.saves = {*run.eval_steps, *_multiples(run.save_every, run)}
         self.stops = sorted(self.logs | self.saves)
+        self.since = 0.0  # when the device was last accounted for
 
     def finish(self, start: resume.Start, training: Any, validation: Dataset | None) -> None:
         """Take the steps that are left, then wait for the evaluations."""
@@ -179,7 +180,7 @@ class Session:
         for step in start.evaluations:
             self.evaluator.submit(self.record.path, step)
         step, state = start.step, start.state
-        rate = 0.0
+        rate, self.since = 0.0, time.perf_counter()
         with Interruption() as interruption:
             if step < self.run.steps:
                 self.loop.compile(state, training)
@@ -212,7 +213,9 @@ class Session:
             self._log(step, "train", self.loop.measure(state, training))
             if held_out is not None:
                 self._log(step, "val", self.loop.measure(state, held_out))
-            self.record.timing.append([{"step": step, "steps_per_second": rate, "time": time.time()}])
+            began, self.since = self.since, time.perf_counter()
+            spent = {"steps_per_second": rate, "seconds": self.since - began}
+            self.record.timing.append([{"step": step, **spent, "time": time.time()}])
         if step in self.saves:
             self._save(step, state)
         if step in self.run.eval_steps:
@@ -242,6 +245,8 @@ class Session:
         for step, found in self.evaluator.collect():
             self.record.evals.append(found)
             self.record.evals.sync()
+            spent = sum(row.cpu_seconds for row in found)
+            self.record.timing.append([{"step": step, "evaluation_cpu_seconds": spent, "time": time.time()}])
             success = rows.success_by_seed(found)
             self.display.success(step, success)
             if self.on_evaluation is not None:

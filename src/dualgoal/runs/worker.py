@@ -1,6 +1,7 @@
 """What an evaluation worker does: it loads policies from checkpoints and plays blocks of episodes with them."""
 
 import functools
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ class Player:
         self._made_for: Any = None
 
     def __call__(self, job: Job) -> list[Episode]:
+        began = time.process_time()
         player = self._load(job)
         sizes = player.facts.sizes
         film: list[np.ndarray] | None = [] if job.video else None
@@ -65,7 +67,8 @@ class Player:
         played = [e for first in blocks for e in play(first, min(len(envs), job.first + job.count - first))]
         if job.video and film:
             episodes.write_video(Path(job.video), film)
-        return played
+        share = (time.process_time() - began) / job.count
+        return [episode._replace(cpu_seconds=share) for episode in played]
 
     @property
     def _one(self) -> bool:
