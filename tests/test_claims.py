@@ -83,6 +83,9 @@ def test_a_part_of_a_table_is_judged_so_far():
     verdict = judge(means)
     assert str(verdict) == "so far holds: average of 1 task: orig 55, dual 86"
     assert str(judge(claims.of_paper())).startswith("holds: average of 13 tasks")
+    means.rows["state_gcivl"]["scene-play-v0"] = {"orig": 45.0, "vib": 90.0, "dual": 80.0}
+    expected = "average of 2 tasks: orig 50, dual 83; average of 1 task: vib 90, dual 80"
+    assert str(judge(means)) == f"so far does not hold: {expected}"
 
 
 def test_lights_out_is_judged_where_both_were_run_equally_long():

@@ -1,5 +1,6 @@
 """Tables filled from made-up rows whose statistics are known, and the paper's own tables as a golden file."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from dualgoal import errors
-from dualgoal.paper import comparison, formats, row_files, tables
+from dualgoal.paper import comparison, conditions, formats, row_files, tables
 from dualgoal.runs.rows import EvalRow
 
 GOLDEN = Path(__file__).parent / "golden" / "paper_tables.txt"
@@ -138,6 +139,29 @@ def test_rows_of_different_length_are_not_compared():
     assert not filled.improvement and "different numbers of steps" in formats.text(filled)
 
 
+def test_a_run_that_is_not_finished_is_shown_but_not_compared():
+    cell = ("state_gcivl", "scene-play-v0")
+    cut = dataclasses.replace(record(*cell, "tra", (95, 96), steps=400), steps=1000)
+    filled = comparison.fill_table(
+        "state_gcivl", [record(*cell, "dual", (70, 71)), record(*cell, "orig", (40, 41)), cut]
+    )
+    line = next(line for line in filled.lines if line.name == "scene-play-v0")
+    assert [name for name, found in line.cells.items() if found.highlight] == ["dual"] and not line.unequal_steps
+    assert {*filled.improvement} == {"orig"} and {*filled.aggregates} == {"orig", "dual"}
+    shown = formats.markdown(filled)
+    assert ", 400 of 1k x 2" in shown and "- scene-play-v0: TRA not finished, and not compared" in shown
+
+
+def test_averages_are_of_the_tasks_that_the_contrast_has():
+    pair = [
+        record("state_gcivl", task, column, (50, 60))
+        for task in ("cube-single-play-v0", "scene-play-v0")
+        for column in ("orig", "dual")
+    ]
+    filled = comparison.fill_table("state_gcivl", [*pair, record("state_gcivl", "scene-play-v0", "vib", (50, 60))])
+    assert filled.average_tasks == 2 and {*filled.aggregates} == {"orig", "dual"}
+
+
 def test_a_shared_run_fills_both_tables_and_an_own_one_goes_first():
     shared = record("state_gcivl", "scene-play-v0", "dual", (70, 72))
     own = record("parameterization", "scene-play-v0", "dual_inner_product", (50, 52))
@@ -211,7 +235,7 @@ def test_latex_escapes_what_it_prints():
 
 def test_a_puzzle_has_no_simulator_and_no_official_files():
     puzzle, cube = (
-        " ".join(comparison.describe(tables.get(name), [record(name, task, "orig", [50])]))
+        " ".join(conditions.describe(tables.get(name), [record(name, task, "orig", [50])]))
         for name, task in (("lightsout", "lightsout-4x5"), ("state_gcivl", "cube-single-play-v0"))
     )
     assert "MuJoCo" in cube and "official files" in cube
@@ -221,7 +245,7 @@ def test_a_puzzle_has_no_simulator_and_no_official_files():
 def test_the_precision_under_a_table_is_what_auto_meant_where_it_was_run():
     auto = {"run": {"precision": "auto"}, "hardware": {"device": "gpu", "precision": "bf16"}}
     for settings, said in ((auto, "bf16"), ({}, "float32"), ({"run": {}}, "not recorded")):
-        lines = comparison.describe(
+        lines = conditions.describe(
             tables.get("state_gcivl"), [record("state_gcivl", "scene-play-v0", "orig", [5], **settings)]
         )
         assert f"precision: {said} (paper: float32)" in lines

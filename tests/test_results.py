@@ -43,7 +43,9 @@ def test_from_runs_to_the_page(tmp_path):
     assert any("not a run of the paper's tables" in line for line in said) and any("not JSON" in line for line in said)
     assert built == results_page.build(folder)
     pictures = sorted(p.name for p in (tmp_path / "docs" / "figures").iterdir())
-    assert pictures == ["noise.svg", "state_gcivl.svg"] and all(f"(figures/{name})" in built for name in pictures)
+    assert pictures == ["effects.svg", "noise.svg", "state_gcivl.svg"] and all(
+        f"(figures/{name})" in built for name in pictures
+    )
     first = (tmp_path / "docs" / "figures" / "noise.svg").read_bytes()
     results_page.write_page(folder, tmp_path / "docs" / "results.md")
     assert (tmp_path / "docs" / "figures" / "noise.svg").read_bytes() == first

@@ -193,8 +193,10 @@ class Results(Verb):
     """Folder with the row files and the paragraphs of the page."""
     out: Path = Path("docs/results.md")
     """The page to write."""
+    shared_device: bool = False
+    """The collected runs shared one device: divide each second among those that were training."""
 
     def run(self) -> None:
         from dualgoal.paper import results_page
 
-        print(results_page.write_page(self.folder, self.out, self.runs))
+        print(results_page.write_page(self.folder, self.out, self.runs, shared_device=self.shared_device))

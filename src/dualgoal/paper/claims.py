@@ -41,13 +41,35 @@ class Means:
 
     def averages(self, table: str) -> tuple[Row, int]:
         """Column averages over the tasks that every present column has, and how many tasks that are."""
-        rows = {task: _scores_only(row) for task, row in self.rows.get(table, {}).items()}
-        printed = rows.pop("average", None)
+        rows, printed = self._of_table(table)
         columns = {column for row in rows.values() for column in row}
         common = [row for row in rows.values() if set(row) == columns]
         if printed is not None:
             return printed, len(common)
         return {c: float(np.mean([row[c] for row in common])) for c in (common[0] if common else ())}, len(common)
+
+    def against(self, table: str, column: str) -> list[tuple[Row, int]]:
+        """A column against all others: averages over the tasks that both have, and how many tasks that are.
+
+        Others with the same tasks share an entry, and the entry with most tasks comes first.
+        """
+        rows, printed = self._of_table(table)
+        if printed is not None:
+            return [(printed, len(rows))]
+        shared: dict[tuple[str, ...], list[str]] = {}
+        for other in dict.fromkeys(c for row in rows.values() for c in row if c != column):
+            tasks = tuple(task for task, row in rows.items() if column in row and other in row)
+            shared.setdefault(tasks, []).append(other)
+        return [
+            ({c: float(np.mean([rows[task][c] for task in tasks])) for c in (*others, column)}, len(tasks))
+            for tasks, others in sorted(shared.items(), key=lambda item: -len(item[0]))
+            if tasks
+        ]
+
+    def _of_table(self, table: str) -> tuple[dict[str, Row], Row | None]:
+        """The rows of a table, and its printed averages, if there are any."""
+        rows = {task: _scores_only(row) for task, row in self.rows.get(table, {}).items()}
+        return rows, rows.pop("average", None)
 
 
 def _scores_only(row: Row) -> Row:
@@ -70,9 +92,9 @@ def of_records(records: Iterable[Record]) -> Means:
     rows: dict[str, dict[str, dict[str, float]]] = {}
     for name in tables.TABLES:
         for line in comparison.fill_table(name, records).lines:
-            if line.measured() and not line.unequal_steps:
+            if line.finished() and not line.unequal_steps:
                 row = rows.setdefault(name, {}).setdefault(line.name, {})
-                for column, cell in line.measured().items():
+                for column, cell in line.finished().items():
                     row |= {column: cell.mean} | ({} if cell.curve_mean is None else {column + CURVE: cell.curve_mean})
     return Means(rows)
 
@@ -110,14 +132,17 @@ def best_average(
     """A column's average, rounded as printed, is above (or equal to) every other; `among` are all columns there are."""
 
     def judge(means: Means) -> Verdict:
-        averages, count = means.averages(table)
-        shown = {name: round(value) for name, value in averages.items()}
-        if column not in shown or len(shown) < 2:
+        leads, said, found = [], [], set()
+        for averages, count in means.against(table, column):
+            shown = {name: round(value) for name, value in averages.items()}
+            words = {"count": count, "tasks": f"{count} task{'s' * (count != 1)}", "all": _listed(shown)}
+            leads.append(shown[column] - max(value for name, value in shown.items() if name != column))
+            said.append(detail.format(**words, **shown))
+            found.add((count, frozenset(shown)))
+        if not leads:
             return Verdict(None)
-        words = {"count": count, "tasks": f"{count} task{'s' * (count != 1)}", "all": _listed(shown)}
-        whole = count == len(tables.get(table).tasks) and set(shown) == set(among)
-        lead = shown[column] - max(value for name, value in shown.items() if name != column)
-        return Verdict(lead > 0 if strictly else lead >= 0, detail.format(**words, **shown), whole)
+        whole = found == {(len(tables.get(table).tasks), frozenset(among))}
+        return Verdict(min(leads) > 0 if strictly else min(leads) >= 0, "; ".join(said), whole)
 
     return judge
 

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal.paper import families, stats, tables
+from dualgoal.paper import conditions, stats, tables
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.stats import Interval, Strata
 from dualgoal.paper.tables import Number, Table
 
 NOISY = "_noisy"  # ending of the names of columns with noisy goals
-NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,14 @@ class Measured:
     episodes: int
     source: str
     curve_mean: float | None = None  # mean over all evaluations of the learning curve, not only the last three
+    planned: int | None = None  # steps that the run was to take; more than `steps` if it was not finished
     # For an average row: (max steps, max seeds) over its cells; `steps` and `seeds` hold the minima.
     largest: tuple[int, int] | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last planned evaluation is there."""
+        return self.planned is None or self.steps >= self.planned
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,10 @@ class Line:
     def measured(self) -> dict[str, Measured]:
         """The cells that were run."""
         return {name: cell.measured for name, cell in self.cells.items() if cell.measured}
+
+    def finished(self) -> dict[str, Measured]:
+        """The cells that were run to their end, which alone are compared with each other."""
+        return {name: cell for name, cell in self.measured().items() if cell.finished}
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,7 @@ def fill_table(name: str, records: Iterable[Record] = (), tasks: Iterable[str] |
     headings = _headings(table)
     measured = {key: _measure(table, *key, record) for key, record in found.items()}
     lines = [_line(table, task, {h: measured.get((task, h)) for h in headings}) for task in chosen]
-    common = _common_lines(lines)
+    common = _common_lines(table, lines)
     averaged = table.average and (common or len(chosen) == len(table.tasks))
     return FilledTable(
         table.name,
@@ -141,7 +150,7 @@ def fill_table(name: str, records: Iterable[Record] = (), tasks: Iterable[str] |
         {heading: _aggregate(strata) for heading, strata in _strata(common).items()},
         _improvement(lines),
         _differences(table, lines),
-        describe(table, [record for (task, _), record in found.items() if task in chosen]),
+        conditions.describe(table, [record for (task, _), record in found.items() if task in chosen]),
     )
 
 
@@ -194,6 +203,7 @@ def _measure(table: Table, task: str, heading: str, record: Record) -> Measured 
         record.episodes,
         record.source,
         float(np.nanmean(scores.curve())),
+        record.steps,
     )
 
 
@@ -203,7 +213,7 @@ def _interval(strata: Strata, statistic: Callable[[Strata], np.ndarray]) -> Inte
 
 def _line(table: Table, task: str, measured: Mapping[str, Measured | None]) -> Line:
     printed = tables.paper().get(table.name, {}).get(task, {})
-    unequal = len({m.steps for m in measured.values() if m}) > 1
+    unequal = len({m.steps for m in measured.values() if m and m.finished}) > 1
     cells = {heading: _cell(m, printed.get(heading)) for heading, m in measured.items()}
     return Line(task, _highlighted(table, cells, ours=not unequal), unequal)
 
@@ -217,7 +227,8 @@ def _cell(measured: Measured | None, paper: Number | None) -> Cell:
 
 def _highlighted(table: Table, cells: dict[str, Cell], ours: bool = True) -> dict[str, Cell]:
     """The cells with their highlights, those of our numbers only where they may be compared."""
-    marks = _marks(table, [c.measured.mean if ours and c.measured else None for c in cells.values()])
+    compared = [c.measured if ours and c.measured and c.measured.finished else None for c in cells.values()]
+    marks = _marks(table, [None if m is None else m.mean for m in compared])
     paper_marks = _marks(table, [c.paper[0] if c.paper else None for c in cells.values()])
     return {
         heading: dataclasses.replace(cell, highlight=mark, paper_highlight=paper_mark)
@@ -233,16 +244,21 @@ def _marks(table: Table, values: list[float | None]) -> list[bool]:
     return stats.highlights(rounded)
 
 
-def _common_lines(lines: list[Line]) -> list[Line]:
-    """The rows that every measured column has, at equal steps: what averages are taken over."""
-    columns = {heading for line in lines for heading in line.measured()}
-    return [line for line in lines if columns and set(line.measured()) == columns and not line.unequal_steps]
+def _common_lines(table: Table, lines: list[Line]) -> list[Line]:
+    """What averages are taken over: the rows, at equal steps, of the two columns that the table is about.
+
+    Without such a row, those that every measured column has.
+    """
+    equal = [line for line in lines if not line.unequal_steps]
+    columns = {heading for line in lines for heading in line.finished()}
+    both = [line for line in equal if set(table.contrast) <= set(line.finished())]
+    return both or [line for line in equal if columns and set(line.finished()) == columns]
 
 
 def _strata(common: list[Line]) -> dict[str, list[np.ndarray]]:
-    """For each measured column, its scores over seeds on each of these tasks."""
-    headings = common[0].measured() if common else {}
-    return {heading: [np.array(line.measured()[heading].scores) for line in common] for heading in headings}
+    """For each column that has all of these tasks, its scores over seeds on each."""
+    headings = [h for h in (common[0].cells if common else ()) if all(h in line.finished() for line in common)]
+    return {heading: [np.array(line.finished()[heading].scores) for line in common] for heading in headings}
 
 
 def _aggregate(strata: list[np.ndarray]) -> Aggregate:
@@ -259,7 +275,7 @@ def _improvement(lines: list[Line]) -> dict[str, Improvement]:
     out = {}
     for heading in lines[0].cells if lines and "dual" in lines[0].cells else ():
         pairs = [(line.cells["dual"].measured, line.cells[heading].measured) for line in lines]
-        both = [(a, b) for a, b in pairs if a and b and a.steps == b.steps]
+        both = [(a, b) for a, b in pairs if a and b and a.finished and b.finished and a.steps == b.steps]
         if heading != "dual" and not heading.endswith(NOISY) and both:
             x, y = [np.array(a.scores) for a, _ in both], [np.array(b.scores) for _, b in both]
             interval = stats.improvement_interval(x, y, np.random.default_rng(0))
@@ -270,7 +286,7 @@ def _improvement(lines: list[Line]) -> dict[str, Improvement]:
 def _differences(table: Table, lines: list[Line]) -> dict[str, Difference]:
     out = {}
     for line in lines:
-        above, below = (line.cells[name].measured for name in table.contrast)
+        above, below = (line.finished().get(name) for name in table.contrast)
         if above and below and above.steps == below.steps:
             found = stats.difference(np.array(above.scores), np.array(below.scores), np.random.default_rng(0))
             counts = (above.seeds, below.seeds)
@@ -284,7 +300,7 @@ def _average(table: Table, headings: Iterable[str], common: list[Line]) -> Line:
     printed = _printed_average(table, common)
     cells = {}
     for heading in headings:
-        measured = _averaged([line.measured()[heading] for line in common]) if heading in strata else None
+        measured = _averaged([line.finished()[heading] for line in common]) if heading in strata else None
         cells[heading] = _cell(measured, printed.get(heading))
     return Line("average", _highlighted(table, cells))
 
@@ -317,35 +333,3 @@ def _averaged(cells: list[Measured]) -> Measured:
         source="",
         largest=(max(cell.steps for cell in cells), max(cell.seeds for cell in cells)),
     )
-
-
-def describe(table: Table, records: Iterable[Record]) -> list[str]:
-    """The settings to be printed under a table: what was reduced, regenerated or newer than the paper's."""
-    records = list(records)
-    if not records:
-        return []
-    paper = tables.expand(table.name, tasks=table.tasks[:1], reps=[table.columns[0].name])[0].config
-    family = families.of_task(table.tasks[0])
-    facts = [
-        ("steps", {f"{r.done:,}" for r in records}, f"{paper['steps']:,}"),
-        ("seeds", {str(len(r.seeds)) for r in records}, str(table.seeds)),
-        ("episodes per task", {str(r.episodes) for r in records}, str(paper["episodes"])),
-        ("data", {_data(r) for r in records}, family.paper_data),
-        ("precision", {_precision(r) for r in records}, "float32"),
-        ("device", {str(r.setting("hardware", "device") or NOT_RECORDED) for r in records}, "not stated"),
-    ]
-    if family.simulator:
-        simulators = {str(r.setting("versions", "mujoco") or NOT_RECORDED) for r in records}
-        facts.append(("MuJoCo", simulators, "not stated"))
-    return [f"{name}: {', '.join(sorted(values))} (paper: {theirs})" for name, values, theirs in facts]
-
-
-def _data(record: Record) -> str:
-    episodes = record.setting("dataset", "episodes")
-    words = f", {episodes:,} episodes" if isinstance(episodes, int) else ""
-    return f"{record.setting('dataset', 'source') or NOT_RECORDED}{words}"
-
-
-def _precision(record: Record) -> str:
-    """The arithmetic that was used; older records have it in their configuration only."""
-    return str(record.setting("hardware", "precision") or record.setting("run", "precision") or NOT_RECORDED)

@@ -74,13 +74,13 @@ def draw(
         return []
     figure = _bars(filled) if any(h.endswith(NOISY) for h in filled.headings) else _curves(filled, records)
     stem.parent.mkdir(parents=True, exist_ok=True)
-    return [_save(figure, stem.with_suffix(suffix)) for suffix in suffixes]
+    return [save(figure, stem.with_suffix(suffix)) for suffix in suffixes]
 
 
 def _bars(filled: FilledTable) -> Any:
     """Orig and Dual with clean and with noisy goals, one group per task."""
     lines = [line for line in filled.lines if line.measured()]
-    figure = _canvas(max(4.0, 2.2 * len(lines) + 1.5), 3.4)
+    figure = canvas(max(4.0, 2.2 * len(lines) + 1.5), 3.4)
     axes = figure.subplots()
     named: dict[str, Any] = {}
     for i, line in enumerate(lines):
@@ -105,7 +105,7 @@ def _curves(filled: FilledTable, records: Iterable[Record]) -> Any:
     tasks = [line.name for line in filled.lines if line.measured()]
     across = min(PER_ROW, len(tasks))
     down = -(-len(tasks) // across)
-    figure = _canvas(3.7 * across + 0.3, 2.9 * down + 0.4)
+    figure = canvas(3.7 * across + 0.3, 2.9 * down + 0.4)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     named: dict[str, Any] = {}
     for axes, task in zip(panels, tasks, strict=False):
@@ -121,7 +121,7 @@ def _curves(filled: FilledTable, records: Iterable[Record]) -> Any:
     return _finish(figure, list(panels[: len(tasks)]), named)
 
 
-def _canvas(width: float, height: float) -> Any:
+def canvas(width: float, height: float) -> Any:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -137,7 +137,7 @@ def _finish(figure: Any, panels: Sequence[Any], named: dict[str, Any]) -> Any:
     return figure
 
 
-def _save(figure: Any, path: Path) -> Path:
+def save(figure: Any, path: Path) -> Path:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "dualgoal"}):  # otherwise names inside an SVG differ from run to run
@@ -172,7 +172,7 @@ def chart_svg(
     look: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none", "font.size": 8}
     look |= {"axes.edgecolor": GRID, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "grid.color": GRID}
     with matplotlib.rc_context(look):
-        figure = _canvas(4.6, 2.7)
+        figure = canvas(4.6, 2.7)
         axes = figure.subplots()
         for number, curve in curves:
             colour, dashes = line_style(number)

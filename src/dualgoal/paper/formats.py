@@ -58,6 +58,11 @@ def notes(filled: FilledTable) -> list[str]:
         for line in filled.lines
         if line.unequal_steps
     ]
+    out += [
+        f"{line.name}: {', '.join(filled.headings[name] for name in cut)} not finished, and not compared"
+        for line in filled.lines
+        if (cut := [name for name in line.measured() if name not in line.finished()])
+    ]
     return out
 
 
@@ -109,10 +114,16 @@ def _bounds(cell: Cell) -> str:
 
 
 def _trained(measured: Measured) -> str:
-    """Steps x seeds: 200k x 8; for an average of unequal cells 200k-1M x 2-8."""
+    """Steps x seeds: 200k x 8; not finished 60k of 200k x 8; for an average of unequal cells 200k-1M x 2-8."""
     steps, seeds = measured.largest or (measured.steps, measured.seeds)
     between = lambda low, high: low if low == high else f"{low}-{high}"
-    return f"{between(short(measured.steps), short(steps))} x {between(str(measured.seeds), str(seeds))}"
+    planned = "" if measured.finished or measured.planned is None else f" of {short(measured.planned)}"
+    return f"{between(short(measured.steps), short(steps))}{planned} x {between(str(measured.seeds), str(seeds))}"
+
+
+def with_steps(measured: Measured) -> str:
+    """Mean, standard deviation, steps and seeds."""
+    return f"{number(measured)}, {_trained(measured)}"
 
 
 def short(steps: int) -> str:

@@ -4,12 +4,26 @@
 results/text/TABLE.md, into the page. Building twice gives the same bytes.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from dualgoal.errors import UserError
 from dualgoal.files import read_bytes, write_atomic
-from dualgoal.paper import claims, comparison, families, figures, formats, jobs, row_files, tables
+from dualgoal.paper import (
+    claims,
+    comparison,
+    cost_table,
+    costs,
+    effects,
+    elsewhere,
+    families,
+    figures,
+    formats,
+    jobs,
+    row_files,
+    tables,
+)
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import directory
@@ -27,42 +41,68 @@ standard deviation over seeds of the mean of the last three evaluations; in brac
 seeds, then training steps x seeds, then the paper's number. Bold: at least 95 % of the row's best.
 """
 
+EFFECTS = f"""![Dual minus Orig on each task, here and in the paper]({FIGURES}/effects.svg)
+
+*Dual minus Orig in points of success, with Welch's 95 % intervals over seeds; an arrow means that the interval goes on.
+The paper's intervals are computed from its means and standard deviations. Lights Out has no published numbers.*
+"""
+
+COST = """Minutes. GPU: from compiling to the last step; where runs shared one GPU, each second is divided among them.
+Evaluation and data: CPU time of all their processes together; divide by the number of cores for the time by the clock.
+Rows from before these times were recorded say so.
+"""
+
 
 def write_page(
     folder: str | Path = "results",
     out: str | Path = "docs/results.md",
     runs: Sequence[str | Path] = (),
     say: Callable[[str], None] = print,
+    *,
+    shared_device: bool = False,
 ) -> Path:
     """Collect row files from `runs` (if any), then write the page with its figures; returns its path."""
     for path in runs:
-        collect(path, folder, say)
+        collect(path, folder, say, shared_device=shared_device)
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, build(folder).encode())
     found = row_files.load_all(Path(folder))
     for name in {record.table for record in found}:
         figures.draw(comparison.fill_table(name, found), found, out.parent / FIGURES / name, suffixes=(".svg",))
+    if differences := effects.find(found):
+        effects.draw(differences, out.parent / FIGURES / "effects.svg")
     return out
 
 
-def collect(runs: str | Path, into: str | Path, say: Callable[[str], None] = print) -> list[Path]:
+def collect(
+    runs: str | Path, into: str | Path, say: Callable[[str], None] = print, *, shared_device: bool = False
+) -> list[Path]:
     """Write a row file for every run in `runs` that fills a cell of a table, of any length and with any seeds.
 
-    A run that fills none, or cannot be read, is named and left out.
+    A run that fills none, or cannot be read, is named and left out. With `shared_device`, each run is charged its part
+    of the time in which several of them used one device.
     """
     written = []
-    for path in sorted(p.parent for p in Path(runs).rglob("config.json")):
+    paths = sorted(p.parent for p in Path(runs).rglob("config.json"))
+    spent = costs.of_runs(paths, shared_device)
+    for path in paths:
         try:
             found = [record for planned in cells_of(path) if (record := jobs.read_record(path, planned))]
         except UserError as error:
             say(f"{path}: left out: {error}")
             continue
-        evaluated = [record for record in found if record.done]
+        evaluated = [_with_cost(record, spent.get(path)) for record in found if record.done]
         written += [row_files.save(record, Path(into)) for record in evaluated]
         if not evaluated:
             say(f"{path}: left out: " + ("no evaluation yet" if found else "not a run of the paper's tables"))
     return written
+
+
+def _with_cost(record: Record, spent: costs.Cost | None) -> Record:
+    return (
+        record if spent is None else dataclasses.replace(record, cost=dataclasses.replace(spent, data=record.cost.data))
+    )
 
 
 def cells_of(path: Path) -> list[PlannedRun]:
@@ -89,9 +129,12 @@ def build(folder: str | Path = "results") -> str:
     """The page as Markdown."""
     folder = Path(folder)
     found = row_files.load_all(folder)
-    parts = [INTRO, _text(folder, "intro"), "## Claims of the paper\n", _claims(found)]
+    picture = EFFECTS if effects.find(found) else ""
+    parts = [INTRO, picture, _text(folder, "intro"), "## Claims of the paper\n", _claims(found)]
     for name in tables.TABLES:
         parts.append(_section(name, found, folder))
+    parts.append(_elsewhere(found, folder))
+    parts += ["## What the rows cost\n", COST, cost_table.markdown(found)] if found else []
     return "\n".join(part for part in parts if part)
 
 
@@ -113,6 +156,19 @@ def _section(name: str, found: Sequence[Record], folder: Path) -> str:
     drawn = any(record.table == name for record in found)
     picture = f"![Success with 95 % intervals: {table.title}]({FIGURES}/{name}.svg)\n" if drawn else ""
     return "\n".join(part for part in (head, _text(folder, name), status, body, picture, files) if part)
+
+
+def _elsewhere(found: Sequence[Record], folder: Path) -> str:
+    """What others report, next to our rows and the paper's with GCIVL."""
+    methods = elsewhere.load_all(folder)
+    if not methods:
+        return ""
+    filled = comparison.fill_table("state_gcivl", found)
+    here = lambda name: {line.name: formats.with_steps(m) for line in filled.lines if (m := line.measured().get(name))}
+    paper = {line.name: formats.number(line.cells["dual"].paper) for line in filled.lines}
+    ours = {"Orig + GCIVL, here": here("orig"), "Dual + GCIVL, here": here("dual"), "Dual + GCIVL, paper": paper}
+    head = "## Rows from elsewhere\n"
+    return "\n".join(part for part in (head, _text(folder, "elsewhere"), elsewhere.markdown(methods, ours)) if part)
 
 
 def _text(folder: Path, name: str) -> str:

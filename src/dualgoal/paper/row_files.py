@@ -4,6 +4,7 @@ A record belongs to one cell of one table. It is written from a run directory an
 docs/results.md read, so a printed number can always be traced back to its rows.
 """
 
+import dataclasses
 import json
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,8 @@ from typing import Any, TypeVar
 from dualgoal import jsons
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
-from dualgoal.paper import tables
+from dualgoal.paper import costs, elsewhere, tables
+from dualgoal.paper.costs import Cost
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs.rows import EvalRow, Scores, scores
 
@@ -37,6 +39,7 @@ class Record:
     rows: tuple[EvalRow, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""  # the file or run directory it was read from
+    cost: Cost = Cost()
 
     def scores(self, *, goal_noise: float = 0.0, until: int | None = None) -> Scores:
         """Scores by seed, step and goal, of evaluations with this goal noise."""
@@ -67,6 +70,7 @@ class Record:
             "seeds": list(self.seeds),
             "steps": self.steps,
             "episodes": self.episodes,
+            "cost": dataclasses.asdict(self.cost),
             "settings": self.settings,
             "rows": [row.to_json() for row in self.rows],
         }
@@ -91,6 +95,7 @@ class Record:
             tuple(EvalRow.from_json(row, f"{source}: row {number}") for number, row in enumerate(rows, 1)),
             _read(content, "settings", dict, source) if "settings" in content else {},
             source,
+            jsons.typed(content.get("cost") or {}, Cost, f"{source}: cost"),
         )
 
 
@@ -142,7 +147,7 @@ def load(path: Path) -> Record:
 
 def load_all(folder: Path) -> list[Record]:
     """Every row file in a results folder, in the order of their names."""
-    return [load(path) for path in sorted(Path(folder).glob("*/*.json"))]
+    return [load(path) for path in sorted(Path(folder).glob("*/*.json")) if path.parent.name != elsewhere.FOLDER]
 
 
 def of_run(planned: PlannedRun, settings: Mapping[str, Any], rows: Iterable[EvalRow], source: str) -> Record:
@@ -157,6 +162,7 @@ def of_run(planned: PlannedRun, settings: Mapping[str, Any], rows: Iterable[Eval
         tuple(row for row in rows if row.seed in planned.seeds),
         _without_folders(settings),
         source,
+        Cost(data=costs.of_data(settings)),
     )
 
 

@@ -1,0 +1,95 @@
+"""What a row of a table cost: time on the device, and CPU time of evaluation and of making its data.
+
+Training records them as it goes (timing.jsonl, and the record next to a generated dataset); a row file keeps the sums.
+A row that is older than these records says so instead of guessing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgoal import jsons
+from dualgoal.errors import UserError
+from dualgoal.runs import directory
+
+Span = tuple[float, float]  # from, until: seconds since 1970
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds; None where they were not recorded."""
+
+    steps: int | None = None  # that were trained; a run that was cut off may not have evaluated the last of them
+    device: float | None = None  # from compiling to the last step; a part of them where runs shared a device
+    evaluation: float | None = None  # CPU time of all worker processes together
+    data: float | None = None  # CPU time of all processes that made the data, which several rows may share
+
+
+@dataclass(frozen=True)
+class Spent:
+    """When a run kept its device busy, and what its evaluations took."""
+
+    steps: int
+    device: tuple[Span, ...]
+    evaluation: float | None
+
+    @classmethod
+    def of_run(cls, path: Path) -> "Spent":
+        """What timing.jsonl says; a file from before these entries existed says nothing."""
+        rows = jsons.read_rows(path / directory.TIMING, _Timing.parse)
+        busy = tuple((row.time - row.seconds, row.time) for row in rows if row.seconds is not None)
+        played = [row.evaluation_cpu_seconds for row in rows if row.evaluation_cpu_seconds is not None]
+        return cls(max((row.step for row in rows), default=0), busy, sum(played) if played else None)
+
+
+@dataclass(frozen=True)
+class _Timing:
+    step: int
+    time: float
+    seconds: float | None = None
+    evaluation_cpu_seconds: float | None = None
+
+    @classmethod
+    def parse(cls, value: Any, where: str) -> "_Timing":
+        found: _Timing = jsons.typed(jsons.json_object(value, where), cls, where)
+        return found
+
+
+def of_runs(paths: Sequence[Path], shared: bool = False) -> dict[Path, Cost]:
+    """The costs of run directories, without their data.
+
+    With `shared`, all of them used one device, and a second in which n of them were training costs each an n-th.
+    """
+    found = {path: spent for path in paths if (spent := _spent(path))}
+    everyone = [span for spent in found.values() for span in spent.device] if shared else None
+    return {path: Cost(s.steps or None, _busy(s.device, everyone), s.evaluation) for path, s in found.items()}
+
+
+def _spent(path: Path) -> Spent | None:
+    try:
+        return Spent.of_run(path)
+    except UserError:  # a cost is a courtesy: damaged timing must not hide a result
+        return None
+
+
+def _busy(spans: Sequence[Span], everyone: Sequence[Span] | None) -> float | None:
+    """Seconds of these spans, each second divided by how many spans of `everyone` contain it."""
+    if not spans:
+        return None
+    if everyone is None:
+        return sum(until - since for since, until in spans)
+    edges = np.unique(np.array(everyone))
+    middle, length = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    inside = lambda some: sum(((since < middle) & (middle < until)).astype(float) for since, until in some)
+    return float((length * inside(spans) / np.maximum(inside(everyone), 1)).sum())
+
+
+def of_data(settings: Mapping[str, Any]) -> float | None:
+    """CPU seconds that the dataset of a config.json took; None if it was not generated, or by an older version."""
+    dataset = settings.get("dataset")
+    details = dataset.get("details") if isinstance(dataset, Mapping) else None
+    seconds = details.get("cpu_seconds") if isinstance(details, Mapping) else None
+    return float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else None

@@ -1,0 +1,182 @@
+"""Rows from elsewhere: numbers that others published, or measured with other code, next to ours.
+
+A file is one method from one source, with the protocol behind its numbers; docs/reproduce.md describes its fields. It
+is checked when it is read. Where its protocol differs from that of our rows, the table marks the number and says how.
+"""
+
+import dataclasses
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgoal import errors, jsons
+from dualgoal.errors import UserError
+from dualgoal.paper import tables
+
+FOLDER = "elsewhere"  # in the results folder
+FORMAT = 1
+TASKS = tuple(dict.fromkeys(task for table in tables.TABLES.values() for task in table.tasks))
+
+
+GOALS = ("state", "oracle", "image")  # all of the goal state, a part of it such as a position, or a picture
+TRAINED = ("goal-conditioned", "single-task")  # one policy for all goals, or one for each
+TUNED = ("one setting", "per family", "per task")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the numbers were read."""
+
+    citation: str
+    url: str | None = None
+    quoted: bool = False  # read in the text or code of somebody else, not in the authors' own
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the numbers were made. A field that its source does not state is None."""
+
+    goals: str  # what the policy is told: one of GOALS
+    tasks: str = "goal-conditioned"  # one of TRAINED
+    tuned: str | None = None  # one of TUNED
+    data: str | None = None  # "official" for OGBench's own files
+    steps: int | None = None
+    seeds: int | None = None
+    episodes: int | None = None  # per evaluation goal
+    note: str | None = None  # any other difference, in words
+
+
+@dataclass(frozen=True)
+class Row:
+    """A number for one task, in percent; what is given here goes before the protocol of the file."""
+
+    task: str
+    mean: float
+    std: float | None = None
+    goals: tuple[float, ...] = ()  # success by evaluation goal
+    steps: int | None = None
+    seeds: int | None = None
+    quoted: bool = False
+
+
+@dataclass(frozen=True)
+class Method:
+    """One file."""
+
+    format: int
+    method: str
+    source: Source
+    protocol: Protocol
+    rows: tuple[Row, ...]
+    file: str = ""
+
+
+def load(path: Path) -> Method:
+    """Read and check one file; whatever is wrong is one line that names the file and the field."""
+    content = jsons.read(Path(path), follow=True)
+    if not isinstance(content, Mapping):
+        raise UserError(f"{path}: not a JSON object; see docs/reproduce.md")
+    _only_known(content, Method, str(path))
+    try:
+        found: Method = jsons.typed(dict(content), Method, "")
+    except UserError as problem:
+        raise UserError(f"{path}: {str(problem).removeprefix('.')}; see docs/reproduce.md") from problem
+    if found.format != FORMAT:
+        raise UserError(f"{path}: format is {found.format}; this version reads {FORMAT}")
+    choices = (("goals", GOALS), ("tasks", TRAINED), ("tuned", TUNED))
+    for name, known in choices:
+        value = getattr(found.protocol, name)
+        if value is not None and value not in known:
+            raise UserError(f"{path}: {errors.unknown(f'protocol.{name}', value, known)}")
+    for number, row in enumerate(found.rows, 1):
+        _check(row, f"{path}: row {number}")
+    if len({row.task for row in found.rows}) < len(found.rows):
+        raise UserError(f"{path}: two rows for one task; give every setting a file of its own")
+    return dataclasses.replace(found, file=Path(path).name)
+
+
+def _only_known(content: Mapping[str, Any], kind: type, where: str) -> None:
+    """A misspelt field would otherwise be ignored, and with it a difference of protocols."""
+    parts = {"source": Source, "protocol": Protocol, "rows": Row}
+    for name, value in content.items():
+        known = [f.name for f in dataclasses.fields(kind) if f.name != "file"]
+        if name not in known:
+            raise UserError(f"{where}: {errors.unknown('field', name, known)}")
+        for part in value if isinstance(value, list) else [value]:
+            if kind is Method and name in parts and isinstance(part, Mapping):
+                _only_known(part, parts[name], f"{where}: {name}")
+
+
+def _check(row: Row, where: str) -> None:
+    if row.task not in TASKS:
+        raise UserError(f"{where}: {errors.unknown('task', row.task, TASKS)}")
+    for name, values in (("mean", [row.mean]), ("goals", row.goals), ("std", [] if row.std is None else [row.std])):
+        if not all(0 <= value <= 100 for value in values):
+            raise UserError(f"{where}: {name} is not in percent, from 0 to 100")
+    if row.goals and abs(float(np.mean(row.goals)) - row.mean) > 1:
+        raise UserError(f"{where}: mean is {row.mean:g}, but its goals average {np.mean(row.goals):.1f}")
+
+
+def load_all(folder: Path) -> list[Method]:
+    """Every file of a results folder, in the order of their names."""
+    return [load(path) for path in sorted((Path(folder) / FOLDER).glob("*.json"))]
+
+
+# Differences from our protocol ----------------------------------------------------------------------------------------
+
+STEPS = 1_000_000  # of a full row with states, here and in the paper
+
+
+def differences(method: Method, row: Row) -> list[str]:
+    """How a number was made in another way than a full row of ours, in words."""
+    protocol, words = method.protocol, []
+    if protocol.goals == "oracle":
+        words.append("the policy is told a part of the goal state, such as a position: not comparable")
+    if protocol.tasks == "single-task":
+        words.append("a policy for each goal: not comparable")
+    if protocol.tuned == "per task":
+        words.append("tuned for each dataset")
+    if protocol.tuned == "one setting":
+        words.append("one setting for all tasks")
+    if protocol.note:
+        words.append(protocol.note)
+    steps = row.steps or protocol.steps
+    if steps is not None and steps != STEPS:
+        words.append(f"trained for {steps:,} steps")
+    if method.source.quoted or row.quoted:
+        words.append("not read in the authors' own table")
+    return words
+
+
+def markdown(methods: Sequence[Method], ours: Mapping[str, Mapping[str, str]]) -> str:
+    """Tasks by methods: first our columns (heading: task: text), then theirs, with a letter per difference."""
+    letters: dict[str, str] = {}
+    cells: dict[str, dict[str, str]] = {task: {} for task in TASKS}
+    for method in methods:
+        for row in method.rows:
+            marks = [letters.setdefault(d, string.ascii_lowercase[len(letters)]) for d in differences(method, row)]
+            text = f"{row.mean:g}" + (f"±{row.std:g}" if row.std is not None else "")
+            cells[row.task][method.method] = text + (f" ({', '.join(sorted(marks))})" if marks else "")
+    shown = [task for task in TASKS if cells[task]]
+    heads = [*ours, *(method.method for method in methods)]
+    table = ["| task | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
+    for task in shown:
+        texts = [*(column.get(task, "") for column in ours.values()), *(cells[task].get(m.method, "") for m in methods)]
+        table.append(f"| {task} | " + " | ".join(texts) + " |")
+    legend = [f"- ({letter}) {words}" for words, letter in letters.items()]
+    return "\n".join([*table, "", *legend, "", *_sources(methods), ""])
+
+
+def _sources(methods: Iterable[Method]) -> list[str]:
+    """A line per source, which may have several methods."""
+    said: dict[str, list[Method]] = {}
+    for method in methods:
+        link = f" ([source]({method.source.url}))" if method.source.url else ""
+        said.setdefault(f"{method.source.citation}{link}", []).append(method)
+    names = lambda found: ", ".join(method.method for method in found)
+    files = lambda found: ", ".join(f"`results/{FOLDER}/{method.file}`" for method in found)
+    return [f"- {names(found)}: {words}, {files(found)}" for words, found in said.items()]
