@@ -10,8 +10,11 @@ from pathlib import Path
 KINDS = (  # kinds of kernels, and patterns of their names; the first that matches counts
     ("activations, forward", r"^activate(?!_back)"),
     ("activations, backward", r"^activate_back"),
+    # Before products: libraries name a convolution after the product it is computed as, and after its direction.
+    ("convolutions, forward and of gradients", r"^convolve(?!_weights)|fprop|dgrad"),
+    ("convolutions, gradients of weights", r"^convolve_weights|wgrad"),
+    ("convolutions, other", r"conv(?!ert)|cudnn|implicit_gemm|nhwc|nchw"),
     ("matrix products", r"gemm|nvjet|cutlass|xmma|dot"),
-    ("convolutions", r"conv(?!ert)|cudnn"),
     ("reductions", r"reduce"),
     ("optimiser and slow copies", r"^loop_add"),
     ("conversions of weights", r"convert"),
