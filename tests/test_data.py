@@ -499,6 +499,25 @@ def test_arrays_that_fit_one_by_one_but_not_together_are_refused(tmp_path, monke
     dataset.load(path)
 
 
+def test_parts_compressed_elsewhere_are_joined_as_they_are(tmp_path):
+    """The same arrays and digests as from parts that the writer compresses itself, and members after it are found."""
+    content = images(50)
+    pictures, parts = content["observations"], np.split(content["observations"], [10, 11, 40])
+    with npz.writing(tmp_path / "whole.npz") as out:
+        digest = out.add("observations", pictures.shape, pictures.dtype, parts)
+    with npz.writing(tmp_path / "set.npz") as out:
+        pieces = ((part, npz.packed(part)) for part in parts)
+        assert out.add_packed("observations", pictures.shape, pictures.dtype, pieces) == digest
+        for key in ("actions", "terminals"):
+            out.add(key, content[key].shape, content[key].dtype, [content[key]])
+    assert zipfile.ZipFile(tmp_path / "set.npz").testzip() is None
+    with np.load(tmp_path / "set.npz") as loaded:
+        assert all(np.array_equal(loaded[key], content[key]) for key in content)
+    assert np.array_equal(dataset.load(tmp_path / "set.npz").observations, pictures)
+    with npz.writing(tmp_path / "short.npz") as out, pytest.raises(ValueError, match="10 rows written, 50 announced"):
+        out.add_packed("observations", pictures.shape, pictures.dtype, [(parts[0], npz.packed(parts[0]))])
+
+
 def test_a_damaged_memory_map_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(dataset, "MAP_ABOVE", 0)

@@ -5,18 +5,23 @@ Rates are compared as ratios within one run, the two sides taking turns, so that
     python tools/measure_collect.py                 # everything, about ten minutes on two idle cores
     python tools/measure_collect.py --episodes 4    # quicker statistics
     python tools/measure_collect.py --only speed    # or: --only data, --only pixels
+    python tools/measure_collect.py --only frames --workers 1 6 16    # where the time of image datasets goes
 """
 
 import argparse
 import json
 import multiprocessing
+import tempfile
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dualgoal.collect import behaviours
+from dualgoal.collect import behaviours, generate
+from dualgoal.data import npz
+from dualgoal.data.paths import DatasetFiles
 from dualgoal.envs import ogbench, registry
 
 FAMILIES = (
@@ -182,12 +187,82 @@ def shadow_sizes(task: str, images: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _write_episodes(plan: Any, parts: Path, items: list[Any], start: Any, answers: Any) -> None:
+    """Collect and store these episodes as `dualgoal data generate` does; report the seconds of each part."""
+    import mujoco
+
+    spent: Any = Counter()
+
+    def timed(name: str, function: Any) -> Any:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                spent[name] += time.perf_counter() - begin
+
+        return wrapped
+
+    mujoco.Renderer.render = timed("rendering", mujoco.Renderer.render)
+    npz.save, npz.packed = timed("storing", npz.save), timed("compressing", npz.packed)
+    collect = generate._EpisodeWriter(plan, {}, parts)
+    collect._play(np.random.default_rng(0), 10)  # the first reset compiles the model
+    start.wait()
+    spent.clear()
+    begin = time.perf_counter()
+    for item in items:
+        collect(item)
+    spent["everything"] = time.perf_counter() - begin
+    answers.put(dict(spent))
+
+
+def frames(task: str, workers: int, rows: int) -> dict[str, Any]:
+    """Frames per second of `workers` processes that collect an image dataset, and the share of each part of it."""
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        plan, _ = generate._plan(task, 2 * workers, 0, rows, generate.SHADOW_SIZE, None)
+        parts, files = Path(folder) / "parts", DatasetFiles(Path(folder), task)
+        generate._resume(plan, parts)
+        start, answers = context.Barrier(workers + 1), context.Queue()
+        items = [list(plan.items[n::workers]) for n in range(workers)]
+        arguments = [(plan, parts, own, start, answers) for own in items]
+        processes = [context.Process(target=_write_episodes, args=a, daemon=True) for a in arguments]
+        for process in processes:
+            process.start()
+        start.wait()
+        begin = time.perf_counter()
+        spent = sum((Counter(answers.get()) for _ in processes), Counter[str]())
+        collected = time.perf_counter()
+        generate._join(plan, parts, files)
+        joined = time.perf_counter()
+        size = files.train.stat().st_size
+    count = len(plan.items) * rows
+    collecting, joining = collected - begin, joined - collected
+    of_worker = {name: spent[name] / spent["everything"] for name in ("rendering", "compressing", "storing")}
+    of_worker["simulation"] = 1 - sum(of_worker.values())
+    shares = {name: share * collecting / (collecting + joining) for name, share in of_worker.items()}
+    per_frame = 1e3 * spent["everything"] / count
+    return {
+        "what": f"{task}: {workers} workers", "frames per second": count / (collecting + joining),
+        "milliseconds of a worker per frame": {n: per_frame * share for n, share in of_worker.items()},
+        "milliseconds of joining per frame": 1e3 * joining / count,
+        "share of the time": {**shares, "joining": joining / (collecting + joining)},
+        "bytes per frame on disk": size / (rows * plan.episodes),
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=20, help="per family; ten times as many of point mazes")
     parser.add_argument("--rounds", type=int, default=6, help="per comparison of rates")
-    parser.add_argument("--only", choices=("data", "speed", "pixels"))
+    parser.add_argument("--only", choices=("data", "speed", "pixels", "frames"))
+    parser.add_argument("--task", default="visual-cube-single-play-v0", help="of --only frames")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="of --only frames")
+    parser.add_argument("--rows", type=int, default=ROWS, help="per episode of --only frames")
     options = parser.parse_args()
+    if options.only == "frames":
+        for workers in options.workers:
+            show(frames(options.task, workers, options.rows))
     if options.only in (None, "pixels"):
         for task in ("visual-cube-single-play-v0", "visual-scene-play-v0", "visual-antmaze-medium-navigate-v0"):
             show(shadow_sizes(task, options.rounds))
@@ -203,8 +278,12 @@ def main() -> None:
 
 
 def show(row: dict[str, Any]) -> None:
-    rounded = {key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}
-    print(json.dumps(rounded), flush=True)
+    def rounded(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: rounded(inner) for key, inner in value.items()}
+        return round(value, 3) if isinstance(value, float) else value
+
+    print(json.dumps(rounded(row)), flush=True)
 
 
 if __name__ == "__main__":

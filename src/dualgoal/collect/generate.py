@@ -194,9 +194,13 @@ class _EpisodeWriter:
     def __call__(self, item: Item) -> None:
         began = time.process_time()
         episode, counts = self._play(self.plan.generator(*item), self.plan.rows)
+        packed = {}
+        if is_pixels(self.plan.task):  # the many bytes of images are compressed here, in parallel; the rest at the end
+            packed = {"packed": npz.packed(episode["observations"])}
         spent = {CPU_MS: round(1000 * (time.process_time() - began))}
-        note = np.frombuffer(json.dumps(counts | spent, sort_keys=True).encode(), np.uint8)
-        npz.save(_part(self.parts, item), {**episode, "counts": note}, level=0)  # joined and compressed at the end
+        extra = {"counts": json.dumps(counts | spent, sort_keys=True).encode(), **packed}
+        arrays = {key: np.frombuffer(content, np.uint8) for key, content in extra.items()}
+        npz.save(_part(self.parts, item), {**episode, **arrays}, level=0)
 
     @functools.cached_property
     def _play(self) -> behaviours.Collector:
@@ -235,19 +239,23 @@ def _counts(part: npz.Archive) -> dict[str, int]:
 
 def _join_split(plan: Plan, parts: Path, picked: list[Item], file: Path) -> dict[str, str]:
     with npz.Archive(_part(parts, picked[0])) as first:
-        members = {key: m for key, m in first.members.items() if key != "counts"}
-    level = 1 if is_pixels(plan.task) else 6  # images are large and hardly shrink further
+        members = {key: m for key, m in first.members.items() if key not in ("counts", "packed")}
 
-    def rows_of(key: str) -> Iterator[np.ndarray]:
+    def rows_of(*keys: str) -> Iterator[tuple[np.ndarray, ...]]:
         for item in picked:
             with npz.Archive(_part(parts, item)) as part:
-                yield part.read(key)
+                yield tuple(part.read(key) for key in keys)
 
-    with npz.writing(file, level) as out:
-        return {
-            key: out.add(key, (plan.rows * len(picked), *m.shape[1:]), m.dtype, rows_of(key))
-            for key, m in members.items()
-        }
+    digests = {}
+    with npz.writing(file) as out:
+        for key, m in members.items():
+            shape = (plan.rows * len(picked), *m.shape[1:])
+            if key == "observations" and is_pixels(plan.task):
+                pieces = ((rows, content.tobytes()) for rows, content in rows_of(key, "packed"))
+                digests[key] = out.add_packed(key, shape, m.dtype, pieces)
+            else:
+                digests[key] = out.add(key, shape, m.dtype, (rows for (rows,) in rows_of(key)))
+    return digests
 
 
 def _collector_name(task: str) -> str:

@@ -6,13 +6,15 @@ becomes one line that names file and key. The writer works in blocks too, and th
 """
 
 import hashlib
+import io
 import math
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -223,6 +225,43 @@ class Writer:
         if rows != shape[0]:
             raise ValueError(f"{key}: {rows} rows written, {shape[0]} announced")
         return digest.hexdigest()
+
+    def add_packed(
+        self, key: str, shape: tuple[int, ...], dtype: np.dtype, parts: Iterable[tuple[np.ndarray, bytes]]
+    ) -> str:
+        """The same from parts and what `packed` made of each, which is copied: compressing is most of the work, and
+        can be done where the parts come from."""
+        head = io.BytesIO()
+        _write_header(head, shape, dtype)
+        digest, rows, size, crc = hashlib.sha256(), 0, len(head.getvalue()), zlib.crc32(head.getvalue())
+        info = zipfile.ZipInfo(f"{key}.npy")
+        with self._zip.open(info, "w", force_zip64=True) as out:  # of a type that writes bytes as they are
+            out.write(packed(head.getvalue()))
+            for part, content in parts:
+                block = np.ascontiguousarray(part, dtype).view(np.uint8).data
+                rows, size, crc = rows + len(part), size + block.nbytes, zlib.crc32(block, crc)
+                digest.update(block)
+                out.write(content)
+            out.write(END_OF_STREAM)
+        if rows != shape[0]:
+            raise ValueError(f"{key}: {rows} rows written, {shape[0]} announced")
+        info.compress_type, info.file_size, info.CRC = zipfile.ZIP_DEFLATED, size, crc  # for the index at the end,
+        file = self._zip.fp
+        assert file is not None
+        file.seek(info.header_offset)
+        file.write(info.FileHeader(zip64=True))  # and in front of the member
+        file.seek(self._zip.start_dir)
+        return digest.hexdigest()
+
+
+END_OF_STREAM = b"\x03\x00"  # an empty last block of deflate
+
+
+def packed(content: Any, level: int = 1) -> bytes:
+    """A piece of a deflate stream that ends at a whole byte and refers to nothing before it, so that pieces can be
+    joined in any number."""
+    compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return compressor.compress(content) + compressor.flush(zlib.Z_FULL_FLUSH)
 
 
 @contextmanager
