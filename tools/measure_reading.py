@@ -1,10 +1,15 @@
 """Memory of reading the largest files that are accepted and of refusing hostile ones.
 
 Every case runs in a process of its own; what is printed is the growth of its peak over what it had before reading.
+
+    python tools/measure_reading.py             # all cases
+    python tools/measure_reading.py 'image|device'    # those whose names match
 """
 
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,7 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from dualgoal.data import npz as dualgoal_npz
+
 ROWS = 2_000_000
+IMAGES = 170_000  # of 64x64x3 bytes: 2.1 GB, a sixth of a full pixel dataset
 
 
 def npz(path: Path, rows: int, compress: bool) -> None:
@@ -24,6 +32,16 @@ def npz(path: Path, rows: int, compress: bool) -> None:
     save = np.savez_compressed if compress else np.savez
     make = np.zeros if compress else np.ones
     save(path, observations=make((rows, 28), np.float32), actions=np.zeros((rows, 5), np.float32), terminals=ends)
+
+
+def pictures(path: Path, rows: int) -> None:
+    """Images that do not shrink, in blocks, as `dualgoal data generate` writes them."""
+    rng = np.random.default_rng(0)
+    block = lambda: rng.integers(0, 256, (1000, 64, 64, 3), np.uint8)
+    with dualgoal_npz.writing(path, level=1) as out:
+        out.add("observations", (rows, 64, 64, 3), np.dtype(np.uint8), (block() for _ in range(rows // 1000)))
+        out.add("actions", (rows, 5), np.dtype(np.float32), [np.zeros((rows, 5), np.float32)])
+        out.add("terminals", (rows,), np.dtype(bool), [np.arange(rows) % 1000 == 999])
 
 
 def claiming(path: Path, rows: int) -> None:
@@ -57,6 +75,11 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda p: npz(p, ROWS, True),
         "dataset.load(path)",
     ),
+    "170,000 images (2,089 MB), mapped, not read": (lambda p: pictures(p, IMAGES), "dataset.load(path)"),
+    "the same on the device as uint8, every pixel read": (
+        lambda p: pictures(p, IMAGES),
+        "x = sampler.to_device(dataset.load(path)).observations; assert x.dtype == 'uint8'; x.max(axis=0)",
+    ),
     "small archive that claims 1.2 TB, refused": (lambda p: claiming(p, 9_000_000_000), "dataset.load(path)"),
     "JSON of 16 MiB, accepted": (lambda p: p.write_text("[" + "1.5," * (2**22 - 1) + "1]"), "jsons.read(path)"),
     "JSON of 1 TiB, refused": (sparse, "jsons.read(path)"),
@@ -67,7 +90,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 CHILD = """
 import pathlib, re, sys
-from dualgoal import jsons
+from dualgoal import jsons, sampler
 from dualgoal.data import dataset
 from dualgoal.errors import UserError
 path = pathlib.Path(sys.argv[1])
@@ -85,12 +108,14 @@ print(peak() - before, said)
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, (make, use) in CASES.items():
+            if not re.search(sys.argv[1] if len(sys.argv) > 1 else "", name):
+                continue
             path = Path(folder) / "case.npz"
             make(path)
             began = time.monotonic()
-            done = subprocess.run(
-                [sys.executable, "-c", CHILD.format(use=use), str(path)], capture_output=True, text=True
-            )
+            child = [sys.executable, "-c", CHILD.format(use=use), str(path)]
+            environment = {**os.environ, "DUALGOAL_CACHE": f"{folder}/cache"}
+            done = subprocess.run(child, env=environment, capture_output=True, text=True)
             kilobytes, _, said = done.stdout.strip().partition(" ")
             taken = time.monotonic() - began
             size = path.stat().st_size / 1e6
