@@ -26,6 +26,7 @@ from jaxtyping import Array, PRNGKeyArray
 from dualgoal import sampler
 from dualgoal.errors import UserError
 from dualgoal.fast import adam
+from dualgoal.fast.trunk import ops_for
 from dualgoal.interface import (
     Algorithm,
     Batch,
@@ -95,6 +96,21 @@ class Encoders(eqx.Module):
     @property
     def of_goals(self) -> Impala:
         return self.goal or self.state
+
+
+class Together:
+    """An encoder that is first asked for all images, and then gives all answers, in the same order."""
+
+    def __init__(self, net: Impala) -> None:
+        self.net, self.asked, self.given = net, list[Array](), list[Array]()
+
+    def ask(self, images: Array) -> Array:
+        self.asked.append(images)
+        return images
+
+    def answer(self, images: Array) -> Array:
+        self.given = self.given or list(self.net.each(*self.asked))
+        return self.given.pop(0)
 
 
 class Params(NamedTuple):
@@ -194,6 +210,18 @@ class Agent:
         values = [name for name, role in self.algo.roles.items() if role.trains == "value"]
         return next(iter([*values, *self.algo.roles]), None)
 
+    @property
+    def seeds_take_turns(self) -> bool:
+        """Whether several seeds are faster one after the other: batched products are slow on a CPU, and a library's
+        convolution with weights per seed becomes a grouped one, which is slow everywhere."""
+        if jax.default_backend() == "cpu":
+            return True
+        *sides, channels = self.spec.observation_shape
+        widest = channels * (2 if self.rep_spec.fusion == "early" else 1)
+        return (
+            self.spec.pixels and ops_for((self.spec.batch_size, *sides, widest), self.spec.precision == "bf16") is None
+        )
+
     # Training ---------------------------------------------------------------------------------------------------------
 
     def init(self, key: PRNGKeyArray) -> State:
@@ -262,14 +290,22 @@ class Agent:
         return sum((loss for loss, _ in terms.values()), jnp.zeros(())), jax.tree.map(stop_gradient, info)
 
     def encode_images(self, params: Params, batch: Batch) -> Batch:
-        """Images to features, each image once, where encoders are shared."""
+        """Images to features, each image once and all images of an encoder together, where encoders are shared."""
         if params.encoders is None:
             return batch
         encoders = stop_gradient(params.encoders) if self.frozen and params.encoders.goal is None else params.encoders
         state, goal = encoders.state, encoders.of_goals
         goal = stop_gradient(goal) if self.frozen else goal
-        draws = {name: self.streams[name].encode(drawn, state, goal) for name, drawn in batch.draws.items()}
-        return Batch(state(batch.s), batch.a, state(batch.next_s), draws)
+        by_state = Together(state)
+        by_goal = by_state if params.encoders.goal is None else Together(goal)
+
+        def all_through(state: Callable[[Array], Array], goal: Callable[[Array], Array]) -> Batch:
+            s = state(batch.s)
+            draws = {name: self.streams[name].encode(drawn, state, goal) for name, drawn in batch.draws.items()}
+            return Batch(s, batch.a, state(batch.next_s), draws)  # last, because they hardly ever need a gradient
+
+        all_through(by_state.ask, by_goal.ask)
+        return all_through(by_state.answer, by_goal.answer)
 
     def goal(
         self, params: Params, images: Batch, batch: Batch, name: str, key: PRNGKeyArray

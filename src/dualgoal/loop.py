@@ -61,7 +61,7 @@ def devices_used(seeds: int, devices: int) -> int:
 
 def over_seeds(agent: Agent, function: Callable[..., Any], *by_seed: Any) -> Any:
     """`function` for every seed: batched, or one seed after the other where that is faster."""
-    if agent.spec.pixels or jax.default_backend() == "cpu":
+    if agent.seeds_take_turns:
         return jax.lax.map(lambda seed: function(*seed), by_seed)
     return jax.vmap(function)(*by_seed)
 

@@ -15,7 +15,9 @@ import jax.numpy as jnp
 from jax import lax, random
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from dualgoal.fast.matmul import product
 from dualgoal.fast.pooling import max_pool
+from dualgoal.fast.trunk import feature_maps, ops_for
 from dualgoal.interface import Spec
 
 CHANNELS = (16, 32, 32)  # of the encoder's three stacks
@@ -93,7 +95,17 @@ class Impala(eqx.Module):
         self.bf16 = spec.precision == "bf16"
 
     def __call__(self, images: Images) -> Float[Array, "B 512"]:
-        return features(self, images)
+        return self.each(images)[0]
+
+    def each(self, *images: Images) -> tuple[Float[Array, "_ 512"], ...]:
+        """The features of several batches of images, computed together where that is faster. Those that need no
+        gradient should come last."""
+        ops = ops_for((math.gcd(*(len(i) for i in images)), *images[0].shape[1:]), self.bf16)
+        if ops is None:
+            return tuple(features(self, i) for i in images)
+        layers = tuple(tuple((conv.w, conv.b) for conv in (stack.first, *stack.block)) for stack in self.stacks)
+        flat = [x.reshape(len(x), -1) for x in feature_maps(ops, layers, images)]
+        return tuple(gelu(product(x, self.w, out=self.w.dtype), self.b) for x in flat)
 
 
 @functools.partial(jax.jit, inline=True)  # an agent encodes many batches of images: trace the encoder only once
@@ -101,8 +113,11 @@ def features(net: Impala, images: Images) -> Float[Array, "B 512"]:
     dtype = jnp.bfloat16 if net.bf16 else net.w.dtype
     x = maps(net.stacks, images.astype(dtype))
     x = x.reshape(x.shape[0], -1)
-    y = jnp.einsum("bi,io->bo", x, net.w.astype(dtype), preferred_element_type=net.w.dtype)
-    return jax.nn.gelu(y + net.b[None], approximate=True)
+    return gelu(jnp.einsum("bi,io->bo", x, net.w.astype(dtype), preferred_element_type=net.w.dtype), net.b)
+
+
+def gelu(y: Float[Array, "B 512"], b: Float[Array, " 512"]) -> Float[Array, "B 512"]:
+    return jax.nn.gelu(y + b[None], approximate=True)
 
 
 class Concat(eqx.Module):

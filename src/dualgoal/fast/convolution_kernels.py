@@ -1,0 +1,247 @@
+"""GPU kernels for 3x3 convolutions of few channels, in Pallas, with what stands around them in an encoder.
+
+Images of one seed are one long list of pixels. A program (Pallas' word for a thread block) handles a tile of them as a
+matrix product: row m of the left factor holds the nine neighbours of pixel m, one tap (neighbour) after the other. It
+is never written to memory: neighbours are loaded where they are needed, and nearly all of these loads find their data
+in the multiprocessor's cache. Libraries handle such convolutions badly because their matrix products are narrow.
+
+This module is imported only where the kernels are used: importing Pallas takes about half a second.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+from jaxtyping import Array
+
+ROW = 16  # columns of the left factor at least; a matrix instruction takes no fewer
+
+
+class Taps(NamedTuple):
+    """How the neighbours of a pixel lie in a row of the left factor: `side` x `side` taps of `channels` numbers.
+
+    With 16 or more channels these are the nine taps. Fewer channels are padded to 4 or 8, and taps to 4 x 4 (those
+    beyond the third row and column are empty), so that the taps of an image row lie next to each other in memory too.
+    """
+
+    side: int
+    channels: int
+
+    @property
+    def columns(self) -> int:
+        return self.side**2 * self.channels
+
+    def chunks(self, width: int) -> list[tuple[int, int]]:
+        """The columns as (start, length) of pieces whose lengths are powers of two, at most `width`."""
+        found, start = [], 0
+        while start < self.columns:
+            length = min(width, 1 << (self.columns - start).bit_length() - 1)
+            found.append((start, length))
+            start += length
+        return found
+
+
+def taps_of(channels: int) -> Taps:
+    return Taps(3 if channels >= ROW else 4, channels)
+
+
+class Tile(NamedTuple):
+    """How a kernel is cut: pixels of a tile, columns of a chunk, warps (32 threads) of a program, tiles that a program
+    of `convolve` handles, and programs of `weight_gradient` per seed (at most)."""
+
+    pixels: int = 128
+    columns: int = 64
+    warps: int = 4
+    tiles: int = 1
+    programs: int = 132
+
+
+TILE = Tile()
+
+
+def tiles_of_a_program(tiles: int, programs: int) -> int:
+    """How many of the tiles a program handles, so that all have the same number and there are not too many of them."""
+    return next(n for n in range(-(-tiles // programs), tiles + 1) if tiles % n == 0)
+
+
+def arranged(w: Array, channels: int) -> Array:
+    """Weights (3, 3, i, o) as the right factor: a row for each column of the left one, zeros for empty taps."""
+    side, extra = taps_of(channels)[0], channels - w.shape[2]
+    w = jnp.pad(w, ((0, side - 3), (0, side - 3), (0, extra), (0, 0)))
+    return w.reshape(-1, w.shape[-1]).astype(jnp.bfloat16)
+
+
+def neighbours(x_ref: Any, pixels: Array, start: int, length: int, sides: tuple[int, int], relu: bool) -> Array:
+    """Columns start..start+length of the left factor for these pixels; zeros outside of the image."""
+    (height, width), channels = sides, x_ref.shape[-1]
+    side = taps_of(channels).side
+    columns = start + jnp.arange(length, dtype=jnp.int32)
+    tap, channel = lax.div(columns, channels), lax.rem(columns, channels)
+    down, right = lax.div(tap, side) - 1, lax.rem(tap, side) - 1
+    row = lax.rem(lax.div(pixels, width), height)[:, None] + down[None]
+    column = lax.rem(pixels, width)[:, None] + right[None]
+    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    if side == 4:
+        inside &= ((down < 2) & (right < 2))[None]
+    elif start + length > 9 * channels:
+        inside &= (tap < 9)[None]
+    where = pixels[:, None] + (down * width + right)[None]
+    x = triton.load(x_ref.at[where, jnp.broadcast_to(channel[None], where.shape)], mask=inside, other=0)
+    x = x.astype(jnp.float32).astype(jnp.bfloat16) if x.dtype == jnp.uint8 else x
+    return jnp.maximum(x, 0) if relu else x
+
+
+def flat(x: Array) -> Array:
+    return x.reshape(-1, x.shape[-1])
+
+
+def convolve(
+    x: Array,
+    w: Array,
+    bias: Array | None = None,
+    *,
+    mask: Array | None = None,
+    residual: Array | None = None,
+    relu_in: bool = False,
+    relu_out: bool = False,
+    scale: float = 1.0,
+    tile: Tile = TILE,
+    interpret: bool = False,
+) -> Array:
+    """relu_out(residual + [mask > 0] (scale conv(relu_in(x)) + bias)), whatever of this is given, in bfloat16.
+
+    `mask` and `residual` may have more images than x.
+    """
+    *shape, channels = x.shape
+    sides, outputs = (shape[1], shape[2]), w.shape[-1]
+    chunks = taps_of(channels).chunks(tile.columns)
+    extras = {"bias": bias, "mask": mask, "residual": residual}
+    given = {name: value for name, value in extras.items() if value is not None}
+
+    def kernel(x_ref: Any, w_ref: Any, *refs: Any) -> None:
+        *extra_refs, out_ref = refs
+        extra = dict(zip(given, extra_refs, strict=True))
+        right = [w_ref[pl.ds(start, length)] for start, length in chunks]
+        for t in range(tile.tiles):
+            first = (pl.program_id(0) * tile.tiles + t) * tile.pixels
+            pixels = first + jnp.arange(tile.pixels, dtype=jnp.int32)
+            rows = pl.ds(t * tile.pixels, tile.pixels)
+            total = jnp.zeros((tile.pixels, outputs), jnp.float32)
+            for (start, length), weights in zip(chunks, right, strict=True):
+                left = neighbours(x_ref, pixels, start, length, sides, relu_in)
+                total += jnp.dot(left, weights, preferred_element_type=jnp.float32)
+            y = total * scale if scale != 1.0 else total
+            if "bias" in extra:
+                y += extra["bias"][...][None]
+            if "mask" in extra:
+                y = jnp.where(extra["mask"][rows].astype(jnp.float32) > 0, y, 0.0)
+            if "residual" in extra:
+                y += extra["residual"][rows].astype(jnp.float32)
+            out_ref[rows] = (jnp.maximum(y, 0) if relu_out else y).astype(out_ref.dtype)
+
+    per_program = tile.pixels * tile.tiles
+    whole = lambda a: pl.BlockSpec(a.shape, lambda i: (0,) * a.ndim)
+    block = pl.BlockSpec((per_program, outputs), lambda i: (i, 0))
+    inputs = [flat(x), arranged(w, channels)]
+    inputs += [value if name == "bias" else flat(value) for name, value in given.items()]
+    specs = [whole(inputs[0]), whole(inputs[1]), *(whole(v) if n == "bias" else block for n, v in given.items())]
+    run = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((math.prod(shape), outputs), jnp.bfloat16),
+        grid=(math.prod(shape) // per_program,),
+        in_specs=specs,
+        out_specs=block,
+        compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
+        interpret=interpret,
+        name="convolve",
+    )
+    return run(*inputs).reshape(*shape, outputs)
+
+
+def weight_gradient(
+    x: Array,
+    dy: Array,
+    inputs: int,
+    *,
+    relu_in: bool = False,
+    scale: float = 1.0,
+    tile: Tile | None = None,
+    interpret: bool = False,
+) -> tuple[Array, Array]:
+    """The gradients of weights (3, 3, inputs, o) and bias, summed over the images of dy; x may have more images."""
+    channels, outputs, sides = x.shape[-1], dy.shape[-1], (dy.shape[1], dy.shape[2])
+    tile = tile or Tile(warps=8 if channels * outputs > 512 else 4)  # more sums than the registers of four hold
+
+    def left(pixels: Array, start: int, length: int, x_ref: Any, dy_ref: Any) -> Array:
+        return neighbours(x_ref, pixels, start, length, sides, relu_in)
+
+    def right(pixels: Array, first: Array, x_ref: Any, dy_ref: Any) -> Array:
+        return dy_ref[pl.ds(first, tile.pixels)]
+
+    arrays, pixels = [flat(x), flat(dy)], math.prod(dy.shape[:3])
+    dw, db = summed_over_tiles(left, right, arrays, pixels, outputs, inputs, tile, "convolve_weights", interpret)
+    return dw * scale, db
+
+
+def summed_over_tiles(
+    left: Callable[..., Array],
+    right: Callable[..., Array],
+    arrays: list[Array],
+    pixels: int,
+    outputs: int,
+    inputs: int,
+    tile: Tile,
+    name: str,
+    interpret: bool,
+) -> tuple[Array, Array]:
+    """left^T right summed over all pixels as gradients of weights and bias; the first array has the images.
+
+    Each program adds up its own tiles in registers and writes one partial sum, so the result does not depend on the
+    order in which programs run.
+    """
+    taps = taps_of(arrays[0].shape[-1])
+    tiles = tiles_of_a_program(pixels // tile.pixels, tile.programs)
+    programs = pixels // (tile.pixels * tiles)
+    columns = -(-taps.columns // 64) * 64  # whole rows of matrix instructions, the last ones empty
+    chunks = [(start, min(tile.columns, columns - start)) for start in range(0, columns, tile.columns)]
+
+    def kernel(*refs: Any) -> None:
+        *in_refs, out_ref = refs
+        before = pl.program_id(0) * (tiles * tile.pixels)
+
+        def body(t: Array, sums: tuple[list[Array], Array]) -> tuple[list[Array], Array]:
+            of_weights, of_bias = sums
+            first = before + t * tile.pixels
+            here = first + jnp.arange(tile.pixels, dtype=jnp.int32)
+            dy, added = right(here, first, *in_refs), []
+            for (start, length), total in zip(chunks, of_weights, strict=True):
+                x = left(here, start, length, *in_refs)
+                product = lax.dot_general(x, dy, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+                added.append(total + product)
+            return added, of_bias + dy.astype(jnp.float32)
+
+        zeros = [jnp.zeros((length, outputs), jnp.float32) for _, length in chunks]
+        start = zeros, jnp.zeros((tile.pixels, outputs), jnp.float32)
+        of_weights, of_bias = lax.fori_loop(0, tiles, body, start)
+        for (first, length), total in zip(chunks, of_weights, strict=True):
+            out_ref[pl.ds(first, length)] = total
+        out_ref[columns] = of_bias.sum(axis=0)
+
+    sums = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((programs, columns + 1, outputs), jnp.float32),  # the last row is the bias's
+        grid=(programs,),
+        in_specs=[pl.BlockSpec(array.shape, lambda i: (0, 0)) for array in arrays],
+        out_specs=pl.BlockSpec((None, columns + 1, outputs), lambda i: (i, 0, 0)),
+        compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
+        interpret=interpret,
+        name=name,
+    )(*arrays)
+    total = sums.sum(axis=0)
+    dw = total[: taps.columns].reshape(taps.side, taps.side, taps.channels, outputs)[:3, :3, :inputs]
+    return dw, total[columns]

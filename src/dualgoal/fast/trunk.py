@@ -1,0 +1,200 @@
+"""The convolutions of an image encoder as one function with a gradient of its own.
+
+Three things differ from differentiating `plain`, none of which changes the mathematics:
+
+- Several batches of images go through the network together, and the gradient is computed only for those whose features
+  received one: features of next states are read by bootstrap targets and need none.
+- What stands around a convolution (bias, ReLU, the residual sum, the mask of a ReLU's gradient) is part of it.
+- On NVIDIA GPUs, under bfloat16, the convolutions are the kernels of `convolution_kernels`; seeds are one more axis of
+  their grid. Elsewhere `PLAIN` computes the same.
+"""
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array
+
+from dualgoal.fast.pooling import pool_backward, pool_forward
+
+SWITCH = "DUALGOAL_IMAGE_KERNELS"  # 1 uses the kernels; they are off until they have been measured on a GPU
+Layer = tuple[Array, Array]  # weights (3, 3, i, o) and bias
+Stacks = tuple[tuple[Layer, Layer, Layer], ...]  # of each stack the first convolution, and the two of its block
+
+
+class Ops(NamedTuple):
+    """The two operations that everything here consists of, besides pooling."""
+
+    convolve: Callable[..., Array]  # relu_out(residual + [mask > 0] (scale conv(relu_in(x)) + bias))
+    weight_gradient: Callable[..., tuple[Array, Array]]
+    channels: Callable[[int], int]  # how many channels images of so many should have
+    convolve_pooled: Callable[..., tuple[Array, Array]] | None = None  # of images: pool_forward of convolve
+    pooled_weight_gradient: Callable[..., tuple[Array, Array]] | None = None  # weight_gradient of pool_backward
+
+
+class Saved(NamedTuple):
+    """What the gradient of a stack needs: its input, the choices of its pooling, the block's input and hidden layer."""
+
+    x: Array
+    chosen: Array
+    pooled: Array
+    hidden: Array
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def feature_maps(ops: Ops, stacks: Stacks, images: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Maps (B, H/8, W/8, o), after a ReLU, of each batch of images (B, H, W, C) with pixels 0..255."""
+    y, _ = run(ops, stacks, images)
+    return split(y, images)
+
+
+def run(ops: Ops, stacks: Stacks, images: tuple[Array, ...]) -> tuple[Array, list[Saved]]:
+    x = images[0] if len(images) == 1 else jnp.concatenate(images)
+    x = jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, ops.channels(x.shape[-1]) - x.shape[-1])))
+    saved = []
+    for n, (first, second, third) in enumerate(stacks):
+        if n == 0 and ops.convolve_pooled:
+            pooled, chosen = ops.convolve_pooled(x, *first, scale=1 / 255)
+        else:
+            y = ops.convolve(x, *first, scale=1.0 if n else 1 / 255)
+            pooled, chosen = pool_forward((y.shape[1], y.shape[2]), y)
+        hidden = ops.convolve(pooled, *second, relu_in=True, relu_out=True)
+        saved.append(Saved(x, chosen, pooled, hidden))
+        x = ops.convolve(hidden, *third, residual=pooled, relu_out=n == len(stacks) - 1)
+    return x, saved
+
+
+def split(y: Array, images: tuple[Array, ...]) -> tuple[Array, ...]:
+    ends = [sum(len(i) for i in images[:n]) for n in range(len(images) + 1)]
+    return tuple(lax.slice_in_dim(y, a, b) for a, b in zip(ends[:-1], ends[1:], strict=True))
+
+
+def maps_forward(ops: Ops, stacks: Any, images: Any) -> tuple[tuple[Array, ...], Any]:
+    value = lambda primal: primal.value
+    stacks, images = (jax.tree.map(value, tree, is_leaf=lambda p: hasattr(p, "perturbed")) for tree in (stacks, images))
+    y, saved = run(ops, stacks, images)
+    return split(y, images), (stacks, saved, y, tuple(len(i) for i in images))
+
+
+def maps_backward(ops: Ops, kept: Any, cotangents: tuple[Any, ...]) -> tuple[Stacks, None]:
+    """Gradients of the weights, from the batches up to the last one that received a gradient."""
+    stacks, saved, y, sizes = kept
+    last = max((n for n, dy in enumerate(cotangents) if not isinstance(dy, SymbolicZero)), default=-1)
+    if last < 0:
+        return jax.tree.map(jnp.zeros_like, stacks), None
+    filled = [jnp.zeros(dy.shape, dy.dtype) if isinstance(dy, SymbolicZero) else dy for dy in cotangents[: last + 1]]
+    dy = jnp.concatenate(filled) if len(filled) > 1 else filled[0]
+    count = sum(int(size) for size in sizes[: last + 1])
+    dx = jnp.where(y[:count] > 0, dy, 0)
+    gradients = []
+    for n, (first, second, third) in reversed(list(enumerate(stacks))):
+        x, chosen, pooled, hidden = saved[n]
+        of_third = ops.weight_gradient(hidden, dx, hidden.shape[-1])
+        d_hidden = ops.convolve(dx, turned(third[0]), mask=hidden)
+        of_second = ops.weight_gradient(pooled, d_hidden, pooled.shape[-1], relu_in=True)
+        d_pooled = ops.convolve(d_hidden, turned(second[0]), mask=pooled, residual=dx)
+        if n == 0 and ops.pooled_weight_gradient:
+            of_first = ops.pooled_weight_gradient(x, chosen, d_pooled, first[0].shape[2], scale=1 / 255)
+        else:
+            (d_first,) = pool_backward((x.shape[1], x.shape[2]), chosen[:count], d_pooled)
+            of_first = ops.weight_gradient(x, d_first, first[0].shape[2], scale=1.0 if n else 1 / 255)
+            dx = ops.convolve(d_first, turned(first[0])) if n else d_first
+        gradients.append((of_first, of_second, of_third))
+    gradients = jax.tree.map(lambda g, p: g.astype(p.dtype), tuple(reversed(gradients)), stacks)
+    return gradients, None
+
+
+feature_maps.defvjp(maps_forward, maps_backward, symbolic_zeros=True)
+
+
+def turned(w: Array) -> Array:
+    """The weights with which a gradient is convolved: turned by 180 degrees, inputs and outputs exchanged."""
+    return w[::-1, ::-1].swapaxes(2, 3)
+
+
+def ops_for(shape: tuple[int, ...], bf16: bool) -> Ops | None:
+    """The kernels for batches of images (B, H, W, C) of this shape, or None where they cannot be used."""
+    if (
+        not bf16
+        or os.environ.get(SWITCH) != "1"
+        or jax.default_backend() != "gpu"
+        or "rocm" in jax.devices()[0].client.platform_version
+    ):
+        return None
+    return kernel_ops() if fits(shape) else None
+
+
+def fits(shape: tuple[int, ...]) -> bool:
+    """Whether the kernels can handle such images: sides are powers of two, and each layer fills whole tiles."""
+    batch, height, width, channels = shape
+    smallest = batch * (height // 8) * (width // 8)
+    powers = all(side >= 8 and side & (side - 1) == 0 for side in (height, width))
+    return powers and smallest % 128 == 0 and channels <= 8
+
+
+@functools.cache
+def kernel_ops(interpret: bool = False) -> Ops:
+    from dualgoal.fast import convolution_kernels, pooled_kernels  # here: other machines should not wait for Pallas
+
+    given = functools.partial(functools.partial, interpret=interpret)
+    return Ops(
+        given(convolution_kernels.convolve),
+        given(convolution_kernels.weight_gradient),
+        lambda channels: 4 if channels <= 4 else 8,
+        given(pooled_kernels.convolve_pooled),
+        given(pooled_kernels.pooled_weight_gradient),
+    )
+
+
+# The same operations without kernels ----------------------------------------------------------------------------------
+
+
+def convolution(x: Array, w: Array) -> Array:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(x, w.astype(x.dtype), (1, 1), "SAME", dimension_numbers=numbers)
+
+
+def convolve(
+    x: Array,
+    w: Array,
+    bias: Array | None = None,
+    *,
+    mask: Array | None = None,
+    residual: Array | None = None,
+    relu_in: bool = False,
+    relu_out: bool = False,
+    scale: float = 1.0,
+    dtype: Any = jnp.bfloat16,
+) -> Array:
+    x = x.astype(dtype)
+    extra = x.shape[-1] - w.shape[2]
+    w = jnp.pad(w, ((0, 0), (0, 0), (0, extra), (0, 0))) if extra else w
+    y = convolution(jax.nn.relu(x) if relu_in else x, w * scale if scale != 1.0 else w)
+    y = y if bias is None else y + bias.astype(dtype)[None, None, None]
+    y = y if mask is None else jnp.where(mask[: len(y)] > 0, y, 0)
+    y = y if residual is None else y + residual[: len(y)]
+    return jax.nn.relu(y) if relu_out else y
+
+
+def weight_gradient(
+    x: Array, dy: Array, inputs: int, *, relu_in: bool = False, scale: float = 1.0, dtype: Any = jnp.bfloat16
+) -> tuple[Array, Array]:
+    x = x[: len(dy)].astype(dtype)
+    x = jax.nn.relu(x) if relu_in else x
+    zeros = jnp.zeros((3, 3, x.shape[-1], dy.shape[-1]), dtype)
+    (dw,) = jax.linear_transpose(functools.partial(convolution, x), zeros)(dy)
+    return dw[:, :, :inputs] * scale, dy.astype(jnp.float32).sum(axis=(0, 1, 2))
+
+
+def plain_ops(dtype: Any, least: int = 1) -> Ops:
+    """`least`: images have a multiple of so many channels."""
+    return Ops(
+        functools.partial(convolve, dtype=dtype),
+        functools.partial(weight_gradient, dtype=dtype),
+        lambda channels: -(-channels // least) * least,
+    )

@@ -1,0 +1,122 @@
+"""The encoder's convolutions with their own gradient, and GPU kernels, interpreted on a CPU, against plain twins."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import random
+
+from dualgoal.fast import convolution_kernels, pooled_kernels, pooling, trunk
+from dualgoal.interface import Spec
+from dualgoal.nets import encoders
+
+pytestmark = pytest.mark.usefixtures("quick_compile")
+
+SHAPE = (16, 16, 3)
+
+
+def images(seed, batch=2, shape=SHAPE):
+    return random.randint(random.key(seed), (batch, *shape), 0, 256).astype(jnp.uint8)
+
+
+def distance(ours, theirs):
+    ours, theirs = (np.asarray(x, np.float64).ravel() for x in (ours, theirs))
+    return np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
+
+
+@pytest.mark.parametrize("least", [1, 4], ids=["3 channels", "padded to 4"])
+def test_batches_together_equal_the_plain_encoder_and_its_gradient(monkeypatch, least):
+    """In float32, where only the order of sums differs. The second batch needs no gradient, as next states do."""
+    net = encoders.Impala(random.key(0), SHAPE, Spec((64, 64, 3), 2))
+    d = random.normal(random.key(1), (2, 512))
+
+    def loss(net):
+        a, b = net.each(images(2), images(3))
+        return ((a + jax.lax.stop_gradient(b)) * d).sum(), (a, b)
+
+    (_, theirs), their_gradient = jax.value_and_grad(loss, has_aux=True)(net)
+    monkeypatch.setattr(encoders, "ops_for", lambda shape, bf16: trunk.plain_ops(jnp.float32, least))
+    (_, ours), our_gradient = jax.value_and_grad(loss, has_aux=True)(net)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), ours, theirs)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3), our_gradient, their_gradient)
+    counted = str(jax.make_jaxpr(jax.grad(lambda net: loss(net)[0]))(net)).count("conv_general_dilated")
+    assert counted == 9 + 9 + 8, "forward once for both batches; gradients of weights and of inputs, but not of images"
+    rows = {x.shape[0] for x in jax.tree.leaves(jax.eval_shape(lambda net: net.each(images(2), images(3)), net))}
+    assert rows == {2}
+
+
+def layer(side, inputs, outputs, seed=0, batch=2):
+    """Random images (pixels if there are few channels), weights and whatever else a convolution may take."""
+    k = random.split(random.key(seed), 6)
+    real = {4: 3, 8: 6}.get(inputs, inputs)
+    x = random.normal(k[0], (batch, side, side, inputs)).astype(jnp.bfloat16)
+    if inputs < 16:
+        x = random.randint(k[0], x.shape, 0, 256).astype(jnp.uint8).at[..., real:].set(0)
+    w = random.normal(k[1], (3, 3, real, outputs)).astype(jnp.bfloat16).astype(jnp.float32)
+    others = (random.normal(k[n], (batch, side, side, outputs)).astype(jnp.bfloat16) for n in (2, 3, 4))
+    return x, w, random.normal(k[5], (outputs,)), *others
+
+
+@pytest.mark.parametrize(("side", "inputs", "outputs"), [(8, 16, 16), (8, 32, 32), (16, 4, 16)])
+def test_convolution_kernels_equal_their_plain_twins(side, inputs, outputs):
+    """The kernels add in float32 and round once (2^-9 relative); sums of weight gradients are float32 throughout."""
+    x, w, b, mask, residual, dy = layer(side, inputs, outputs)
+    relu_in = inputs >= 16
+    options = {"mask": mask, "residual": residual, "relu_in": relu_in, "relu_out": True, "scale": 0.25}
+    exact = trunk.convolve(x, w, b, **options, dtype=jnp.float32)
+    ours = convolution_kernels.convolve(x, w, b, **options, interpret=True)
+    assert ours.dtype == jnp.bfloat16 and distance(ours, exact) < 2**-9
+    bare = convolution_kernels.convolve(x, w, tile=convolution_kernels.Tile(64, 32, 4, 2), interpret=True)
+    assert distance(bare, trunk.convolve(x, w, dtype=jnp.float32)) < 2**-9
+    half = dy[:1]  # as many images as received a gradient
+    exact = trunk.weight_gradient(
+        x, half.astype(jnp.float32), w.shape[2], relu_in=relu_in, scale=0.5, dtype=jnp.float32
+    )
+    tile = convolution_kernels.Tile(64, 64, 4, programs=1)
+    ours = convolution_kernels.weight_gradient(
+        x, half, w.shape[2], relu_in=relu_in, scale=0.5, tile=tile, interpret=True
+    )
+    assert max(distance(a, e) for a, e in zip(ours, exact, strict=True)) < 1e-5
+
+
+@pytest.mark.parametrize("channels", [4, 8])
+def test_the_pooled_kernels_are_the_convolution_and_the_pooling(channels):
+    x, w, b, *_ = layer(16, channels, 16)
+    sides, scale = (16, 16), 1 / 255
+    y, chosen = pooling.pool_forward(sides, convolution_kernels.convolve(x, w, b, scale=scale, interpret=True))
+    ours, choice = pooled_kernels.convolve_pooled(x, w, b, scale=scale, interpret=True)
+    np.testing.assert_array_equal(ours.astype(jnp.float32), y.astype(jnp.float32))
+    np.testing.assert_array_equal(choice, chosen)
+    dy = random.normal(random.key(9), y.shape).astype(jnp.bfloat16)[:1]
+    (unpooled,) = pooling.pool_backward(sides, chosen[:1], dy)
+    theirs = trunk.weight_gradient(x, unpooled.astype(jnp.float32), w.shape[2], dtype=jnp.float32)
+    ours = pooled_kernels.pooled_weight_gradient(x, chosen, dy, w.shape[2], interpret=True)
+    assert max(distance(a, e) for a, e in zip(ours, theirs, strict=True)) < 1e-5
+
+
+def test_which_images_the_kernels_can_handle():
+    assert trunk.fits((256, 64, 64, 3))
+    assert trunk.fits((16, 64, 64, 6))
+    assert not trunk.fits((256, 64, 48, 3)), "a side is no power of two"
+    assert not trunk.fits((249, 64, 64, 3)), "images do not fill whole tiles"
+    assert not trunk.fits((256, 64, 64, 9)), "more channels than a state and a goal have"
+
+
+def test_the_kernels_can_be_compiled_for_a_gpu():
+    """The whole encoder and its gradient for two seeds, lowered for an NVIDIA GPU whatever this machine has."""
+    one = tuple((jnp.zeros((2, 3, 3, i, o)), jnp.zeros((2, o))) for i, o in ((3, 16), (16, 16), (16, 16)))
+    two = tuple((jnp.zeros((2, 3, 3, i, o)), jnp.zeros((2, o))) for i, o in ((16, 32), (32, 32), (32, 32)))
+    batch = jnp.zeros((2, 16, 32, 32, 3), jnp.uint8)
+
+    def loss(stacks, batch):
+        a, b = trunk.feature_maps(trunk.kernel_ops(), stacks, (batch, batch))
+        return (a + jax.lax.stop_gradient(b)).astype(jnp.float32).sum()
+
+    device = jax.sharding.AbstractDevice("NVIDIA H200", 132, "gpu")
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((1,), ("x",), abstract_device=device)):
+        step = jax.jit(jax.vmap(jax.grad(loss)))
+        text = step.trace((one, two), batch).lower(lowering_platforms=("cuda",)).as_text()
+    for name in ("convolve", "convolve_weights", "convolve_pooled", "convolve_weights_pooled"):
+        assert f'"{name}"' in text
