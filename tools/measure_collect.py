@@ -213,6 +213,7 @@ def _write_episodes(plan: Any, parts: Path, items: list[Any], start: Any, answer
     for item in items:
         collect(item)
     spent["everything"] = time.perf_counter() - begin
+    ogbench._close_all()
     answers.put(dict(spent))
 
 
