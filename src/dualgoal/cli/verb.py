@@ -1,11 +1,12 @@
 """What every command of `dualgoal` is: a frozen dataclass whose fields are its options, with a method that does it."""
 
+import abc
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 
-class Verb:
+class Verb(abc.ABC):
     """One command. The docstring of a subclass follows the summary of `main.VERBS` in its `--help`."""
 
     @classmethod
@@ -13,9 +14,9 @@ class Verb:
         """An instance whose values are the defaults of the options; None: those that the class states."""
         return None
 
+    @abc.abstractmethod
     def run(self) -> None:
         """Do it. Heavy libraries (JAX, MuJoCo, plots) are imported here, so that help and errors come at once."""
-        raise NotImplementedError
 
 
 def show(value: Any, as_json: bool, text: Callable[[Any], str]) -> None:

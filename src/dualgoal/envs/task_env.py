@@ -1,5 +1,6 @@
 """What every evaluation environment here is: a Gymnasium environment with numbered tasks."""
 
+import abc
 from typing import Any
 
 import gymnasium
@@ -8,7 +9,7 @@ import numpy as np
 from dualgoal.errors import UserError
 
 
-class TaskEnv(gymnasium.Env[np.ndarray, Any]):
+class TaskEnv(gymnasium.Env[np.ndarray, Any], abc.ABC):
     """An environment in which (seed, task_id) fixes an episode, given the actions. `info["goal"]` after a reset is the
     goal, `info["success"]` after a step says whether it is reached.
 
@@ -38,11 +39,11 @@ class TaskEnv(gymnasium.Env[np.ndarray, Any]):
             raise UserError(f"{self.task}: task id {task_id} does not exist; it has tasks 1 to {self.num_tasks}")
         return self.start(seed, task_id, render_goal, rest)
 
+    @abc.abstractmethod
     def start(
         self, seed: int, task_id: int | None, render_goal: bool, options: dict[str, Any]
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin the episode that (seed, task_id) fixes; `options` is what else a reset was given."""
-        raise NotImplementedError
 
     def draw_task(self, rng: np.random.Generator, task_id: int | None) -> int:
         """The task, drawn if none was given."""
