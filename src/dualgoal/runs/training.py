@@ -16,8 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from dualgoal import machine, progress
-from dualgoal.agent import State, check_pair
+from dualgoal.agent import State
 from dualgoal.collect.find import load_data
+from dualgoal.compatibility import check_pair
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import registry, rendering, tasks
 from dualgoal.errors import UserError
