@@ -11,38 +11,27 @@ everything that the driver of a cluster does, before and after the final table.
 import argparse
 import json
 import resource
+import sys
 import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
 
-from dualgoal.machine import Hardware
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+import run_files
 from dualgoal.paper import jobs, sweep
 from dualgoal.runs import config, directory, overview, owner
-from dualgoal.runs.facts import DataFacts, RunFacts, Sizes
-from dualgoal.runs.rows import EvalRow
-
-FACTS = RunFacts(
-    Sizes((28,), 5, discrete=False),
-    DataFacts(rows=1_000_000, episodes=1000, sha256="ab" * 32, source="generated", file="x.npz"),
-    {"mujoco": "3.4.0"},
-    Hardware("Linux x86_64", "cpu", "cpu", 1, 2, "float32"),
-    goals=5,
-)
 
 
 def write(job: jobs.Job) -> None:
     """A finished run."""
     run = config.from_dict(job.planned.config)
-    (job.out / directory.CHECKPOINTS).mkdir(parents=True)
-    content = {"run": config.to_dict(run), "id": run.id, **FACTS.to_json()}
-    (job.out / directory.CONFIG).write_text(json.dumps(content))
-    rows = [EvalRow(s, n, g, 50, (s + g) % 50, 80.0) for n in run.eval_steps for s in run.seeds for g in range(1, 6)]
-    (job.out / directory.EVALUATIONS).write_text("".join(json.dumps(row.to_json()) + "\n" for row in rows))
     metric = {"actor/loss": 0.1, "value/loss": 0.2, "rep/loss": 0.3, "total/loss": 0.6}
     steps = range(run.log_every, run.steps + 1, run.log_every)
     metrics = [{"step": n, "seed": s, "split": x, **metric} for n in steps for s in run.seeds for x in ("train", "val")]
-    (job.out / directory.METRICS).write_text("".join(json.dumps(row) + "\n" for row in metrics))
+    run_files.write_run(job.out, run, run_files.rows(run, 5), metrics=metrics)
+    (job.out / directory.CHECKPOINTS).mkdir()
     directory.checkpoint_path(job.out, run.steps).with_suffix(".json").write_text("{}")
     status = owner.Status("t", "node", 1, time.time(), 5.0, state="finished", step=run.steps, rate=441.0)
     (job.out / owner.STATUS).write_text(json.dumps(asdict(status)))
