@@ -28,7 +28,8 @@ $(BIN)/.ready: pyproject.toml
 demo: $(BIN)/.ready
 	$(BIN)/python -m dualgoal demo --out demo
 
-test: lint types unit
+test: lint
+	@$(MAKE) --no-print-directory -j 2 types unit  # mypy uses one core
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check --quiet src tests tools

@@ -27,7 +27,7 @@ def built(tmp_path_factory):
     """(sdist, wheel), the wheel built from the sdist, as `python -m build` does."""
     folder = tmp_path_factory.mktemp("package")
     backend = PROJECT["build-system"]["requires"]
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", "--target"]
     got = subprocess.run([*pip, str(folder / "backend"), *backend], capture_output=True, text=True)
     if got.returncode:
         pytest.skip("setuptools cannot be downloaded here: " + got.stderr.strip().splitlines()[-1])
