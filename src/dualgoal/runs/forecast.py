@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualgoal import machine
-from dualgoal.agent import check_pair
 from dualgoal.collect.find import cached
+from dualgoal.compatibility import check_pair
 from dualgoal.data import checks, npz, paths
 from dualgoal.runs import config, directory, memory, policy, training, world
 from dualgoal.runs.config import Run
