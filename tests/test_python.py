@@ -18,6 +18,7 @@ import pages
 from dualgoal import api, progress
 from dualgoal.data import dataset
 from dualgoal.errors import UserError
+from dualgoal.report import page as report_page
 from dualgoal.runs import config
 from tiny import TASK, make_data, record
 
@@ -192,7 +193,9 @@ def test_what_the_pages_name_is_reached_from_the_package():
 # Pages and examples ---------------------------------------------------------------------------------------------------
 
 
-def test_the_page_runs(quick_compile, capsys):
+def test_the_page_runs(quick_compile, capsys, monkeypatch):
+    whole = report_page.write_report
+    monkeypatch.setattr(report_page, "write_report", lambda runs, out: whole(runs, out, explore=False))
     names, blocks = {}, pages.blocks((pages.ROOT / "docs" / "everyday.md").read_text())
     for _, block in blocks:
         exec(block, names)
