@@ -110,6 +110,9 @@ MISTAKES = {
     + "--env envs.py:Good --eval-goals goals.txt": "goals.txt: goals of shape (1, 3); expected one or more rows of 2",
     OWN + "--env envs.py:Good --eval-goals envs.py": "envs.py: no list of goals",
     OWN + "--env envs.py:Good --eval-goals validation:3": "the dataset has no validation episodes",
+    OWN + "--env envs.py:Wide --dry-run": "the environment's observations are (3,), the data's (2,)",
+    OWN + "--env envs.py:Good --eval-goals goals.txt --dry-run": "goals.txt: goals of shape (1, 3)",
+    RUN + "--workers 0 --dry-run": "workers is 0; expected at least 1",
     # Data
     "data info nowhere.npz": "nowhere.npz",
     "data info envs.py": "envs.py: not a readable npz (zip) file",

@@ -85,7 +85,7 @@ def _configure(
     datasets = None
     if isinstance(what, Dataset):
         datasets, task = (_known(what), validation and _known(validation)), what.task or OWN_TASK
-    elif data_path is None and Path(what).exists():
+    elif data_path is None and str(what) not in tasks.TASKS and Path(what).exists():
         datasets = dataset.load_splits(what)
         task = datasets[0].task or Path(what).stem
     else:

@@ -89,9 +89,10 @@ PrecisionOption = typing.Literal["auto", "float32", "tf32", "bf16"]  # what user
 def arithmetic(precision: str, observation_shape: Sequence[int]) -> Precision:
     """The precision that `precision` means here: 'auto' is bf16 for vectors, where it was shown to lose nothing
     (docs/speed.md), on a GPU that computes in it."""
+    device = devices()[0]  # in any case: here a user hears that there is none
     if precision != "auto":
         return typing.cast(Precision, precision)
-    generation = str(getattr(devices()[0], "compute_capability", "")).split(".")[0]  # of NVIDIA's GPUs
+    generation = str(getattr(device, "compute_capability", "")).split(".")[0]  # of NVIDIA's GPUs
     able = generation.isdigit() and int(generation) >= 8
     return "bf16" if able and len(observation_shape) == 1 else "float32"
 

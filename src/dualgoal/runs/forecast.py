@@ -14,10 +14,11 @@ import numpy as np
 from dualgoal import machine
 from dualgoal.collect.find import cached
 from dualgoal.compatibility import check_pair
-from dualgoal.data import checks, npz, paths
+from dualgoal.data import checks, npz, origin, paths
+from dualgoal.data.origin import Origin
 from dualgoal.runs import config, directory, memory, policy, training, world
 from dualgoal.runs.config import Run
-from dualgoal.runs.facts import Sizes
+from dualgoal.runs.facts import DataFacts, RunFacts, Sizes
 from dualgoal.runs.memory import Memory
 
 MIB = 2**20
@@ -31,6 +32,7 @@ class DataFile:
     sizes: Sizes
     arrays: dict[str, jax.ShapeDtypeStruct]
     episodes: int
+    origin: Origin
 
     @property
     def rows(self) -> int:
@@ -48,6 +50,7 @@ class Forecast:
     memory: Memory | None
     room: int
     workers: int
+    goals: int | None  # of an evaluation, where that is known
 
 
 def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int | None = None) -> Forecast:
@@ -63,12 +66,34 @@ def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int |
         done = max(directory.steps(out), default=0)
     folder = data_path if data_path is not None else cached(run.task)
     data = None if folder is None else look_at(Path(folder).expanduser(), run.task)
-    needed = None
+    needed, goals = None, None
     if data is not None:
+        goals = _goals(run, data)
         agent = policy.agent_for(run, dataclasses.asdict(data.sizes))
         needed = memory.estimate(agent, len(run.seeds), data.arrays, data.episodes)
     count = workers or training.default_workers(machine.devices()[0].platform, None)
-    return Forecast(run, out, done, data, needed, memory.room(), count if run.eval_steps else 0)
+    return Forecast(run, out, done, data, needed, memory.room(), count if run.eval_steps else 0, goals)
+
+
+def _goals(run: Run, data: DataFile) -> int | None:
+    """The number of evaluation goals. An environment of the user's own is made, and must fit the data."""
+    kind, count = world.source(run)
+    if not run.eval_steps or run.env is None:
+        return count
+    known = data.origin
+    facts = RunFacts(
+        sizes=data.sizes,
+        dataset=DataFacts(
+            data.rows, data.episodes, goal_space=known.goal_space, observation_keys=known.observation_keys
+        ),
+        versions={},
+        hardware=machine.Hardware.here(machine.arithmetic(run.precision, data.sizes.observation_shape)),
+    )
+    if kind == "file":
+        listed = world.read_goals(Path(run.eval_goals).expanduser(), data.sizes.goal[0])
+        facts = dataclasses.replace(facts, goal_list=listed)
+    found = world.count_goals(run, facts)
+    return (count or world.MANY) if kind == "validation" else found
 
 
 def look_at(path: Path, task: str) -> DataFile:
@@ -87,7 +112,8 @@ def look_at(path: Path, task: str) -> DataFile:
     )
     arrays = {name: jax.ShapeDtypeStruct(member.shape, kind(member)) for name, member in found.items()}
     goal = arrays["goals"].shape[1:] if "goals" in arrays else ()
-    return DataFile(file, Sizes(arrays["observations"].shape[1:], width, discrete, goal), arrays, episodes)
+    sizes = Sizes(arrays["observations"].shape[1:], width, discrete, goal)
+    return DataFile(file, sizes, arrays, episodes, origin.read(paths.DatasetFiles.holding(file)))
 
 
 def text(seen: Forecast) -> str:
@@ -125,7 +151,6 @@ def _evaluation(seen: Forecast) -> str:
     run = seen.run
     if not run.eval_steps:
         return "none"
-    kind, count = world.source(run)
-    goals = f"{count} goals" if count else f"the goals of {run.eval_goals}" if kind == "file" else "every goal"
+    goals = "every goal" if seen.goals is None else f"{seen.goals} goals"
     times = len(run.eval_steps)
     return f"{times} time{'s' * (times > 1)}, {goals} x {run.episodes} episodes per seed, in {seen.workers} processes"
