@@ -201,11 +201,11 @@ def test_memory_is_that_of_the_arrays(place):
     from dualgoal.runs import memory, policy
 
     data = dataset.load(place / "data", TASK)
-    agent = policy.agent_for(tiny_run("dual", "gcivl"), {"observation_shape": (2,), "action_dim": 2, "discrete": False})
+    agent = policy.agent_for(tiny_run(), {"observation_shape": (2,), "action_dim": 2, "discrete": False})
     arrays = {"observations": data.observations, "actions": data.actions}
     one, two = (memory.estimate(agent, seeds, arrays, data.episodes) for seeds in (1, 2))
     assert one.data == data.observations.nbytes + data.actions.nbytes + 2 * 4 * data.episodes
-    assert two.state == 2 * one.state / two.devices and one.state > 3 * 4 * one.parameters
+    assert two.state == 2 * one.state / two.devices and one.state >= 3 * 4 * one.parameters
     wide = memory.estimate(type(agent)(agent.rep, agent.algo, with_batch(agent.spec, 1600)), 1, arrays, data.episodes)
     assert wide.step > 20 * (one.step - one.state), "a step grows with its batch"
 
