@@ -1,8 +1,9 @@
 """A robot of your own: a two-link arm in NumPy, as a Gymnasium environment, and forty recorded episodes of it.
 
-    python examples/two_link_arm.py recordings.npz
+    python examples/two_link_arm.py recordings.npz   # record
+    python examples/two_link_arm.py arm.onnx         # play an exported policy, by onnxruntime alone
 
-docs/your_world.md shows what to do with the recordings.
+docs/your_world.md shows what happens in between.
 """
 
 import sys
@@ -61,5 +62,25 @@ def record(episodes=40, steps=200, seed=0):
     return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
+def play(file, seed=0):
+    """How many of the ten goals an exported policy reaches. Its actions are speeds, in radians per second."""
+    import onnxruntime
+
+    session, env, reached = onnxruntime.InferenceSession(file), Arm(), 0
+    for task in range(1, env.num_tasks + 1):
+        seen, _ = env.reset(seed=seed, options={"task_id": task})
+        for _ in range(env.max_steps):
+            rows = {"observation": np.float32([seen["observation"]]), "goal": np.float32([seen["desired_goal"]])}
+            (action,) = session.run(["action"], rows)
+            seen, _, near, *_ = env.step(action[0])
+            if near:
+                break
+        reached += near
+    return reached
+
+
 if __name__ == "__main__":
-    np.savez(sys.argv[1], **record())
+    if sys.argv[1].endswith(".onnx"):
+        print(f"{play(sys.argv[1])} of {Arm.num_tasks} goals reached")
+    else:
+        np.savez(sys.argv[1], **record())

@@ -72,7 +72,8 @@ def test_a_run_from_elsewhere_is_checked_before_memory_is_taken(path, tmp_path, 
     untrained(tmp_path / "b", folder)
     content = json.loads((tmp_path / "b" / "config.json").read_text())
     content["run"]["algo"]["hidden"] = [10**6, 10**6]
-    content["id"] = config.id_of(content["run"])  # whoever forges a configuration can forge its id and all digests
+    content["id"], content["check"] = config.id_of(content["run"]), config.check_of(content["run"])
+    # Whoever forges a configuration can forge its id and all digests.
     (tmp_path / "b" / "config.json").write_text(json.dumps(content))
     sealed = directory.checkpoint_path(tmp_path / "b", 40).with_suffix(".json")
     facts = json.loads(sealed.read_text()) | {"run": content["id"]}
@@ -86,7 +87,7 @@ def test_a_run_from_elsewhere_is_checked_before_memory_is_taken(path, tmp_path, 
 
 def page():
     text = (Path(__file__).parent.parent / "docs" / "export.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    *_, code = re.findall(r"```python\n(.*?)```", text, re.S)
     return code
 
 

@@ -6,12 +6,17 @@ import sys
 
 import gymnasium
 import numpy as np
+import pytest
 
 import pages
+from dualgoal import imports
 from dualgoal.data import dataset
 from dualgoal.runs import directory
 
 PAGE = (pages.ROOT / "docs" / "your_world.md").read_text()
+
+
+pytest.importorskip("onnxruntime", reason="the page exports to ONNX: pip install 'dualgoal[onnx]'")
 
 
 def test_the_page_runs(tmp_path, monkeypatch, capsys, quick_compile):
@@ -27,7 +32,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys, quick_compile):
             exec(block, names)
         else:
             ran += pages.run(block, capsys)
-    assert ran == ["data", "data", "train", "eval", "eval", "report", "export"]
+    assert ran == ["data", "data", "train", "eval", "eval", "report", "export", "export"]
     data = dataset.load(tmp_path / "data", "arm")
     assert (data.observation_shape, data.goal_shape, data.action_dim) == ((4,), (2,), 2) and data.episodes == 36
     facts = directory.read(tmp_path / "runs" / "arm").facts
@@ -40,6 +45,10 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys, quick_compile):
     about = json.loads((tmp_path / "arm.json").read_text())
     assert about["goal_shape"] == [2] and np.allclose(about["action_range"]["high"], 3.14, atol=0.01)
     assert "distance" in (tmp_path / "arm.html").read_text()
+    wanted = names["policy"].act(names["obs"], [0.5, 1.0])
+    np.testing.assert_allclose(names["there"][0], wanted, atol=1e-4)
+    play = imports.load("example", f"{pages.ROOT / 'examples' / 'two_link_arm.py'}:play")
+    assert 0 <= play("arm.onnx") <= 10
 
 
 def test_the_arm_is_short():

@@ -44,7 +44,8 @@ def find_data(task: str, say: Say) -> Path:
 
 def cached(task: str) -> Path | None:
     """The folder of the cache that holds a task's data."""
-    return next((folder for folder in _folders() if DatasetFiles(folder, task).train.is_file()), None)
+    name = tasks.plain(task)
+    return next((folder for folder in _folders() if DatasetFiles(folder, name).train.is_file()), None)
 
 
 def _folders() -> tuple[Path, Path]:

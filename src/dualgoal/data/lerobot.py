@@ -76,9 +76,10 @@ class Recording:
         version = str(info.get("codebase_version"))
         if not version.startswith("v3"):
             raise UserError(f"{folder.name}: LeRobot format {version}; convert it to v3.0 with lerobot, then import it")
-        features, self.fps = info.get("features"), info.get("fps")
-        if not isinstance(features, dict) or not isinstance(self.fps, int | float) or not self.fps > 0:
+        features, fps = info.get("features"), info.get("fps")
+        if not isinstance(features, dict) or not isinstance(fps, int | float) or not fps > 0:
             raise UserError(f"{folder.name}/meta/info.json: no 'features' and 'fps' in it; restore the file")
+        self.fps = float(fps)
         self.features = {name: about for name, about in features.items() if isinstance(about, dict)}
         self._table = lru_cache(maxsize=1)(self._read_table)
 
@@ -171,7 +172,9 @@ class Recording:
     def _frames(self, name: str, row: dict[str, int]) -> np.ndarray:
         """The frames of one episode, decoded by ffmpeg, which finds the first one by its time."""
         ffmpeg = imports.optional("imageio_ffmpeg", EXTRA, f"{self.folder.name}: reading videos").get_ffmpeg_exe()
-        at = {key: row.get(f"videos/{name}/{key}") for key in ("chunk_index", "file_index", "from_timestamp")}
+        at: dict[str, Any] = {
+            key: row.get(f"videos/{name}/{key}") for key in ("chunk_index", "file_index", "from_timestamp")
+        }
         if missing := [key for key, value in at.items() if value is None]:
             raise UserError(f"{self.folder.name}: meta/episodes has no 'videos/{name}/{missing[0]}'")
         file = self.folder / VIDEO.format(name, int(at["chunk_index"]), int(at["file_index"]))

@@ -61,7 +61,9 @@ class Table(Protocol):
     """A file with all episodes one after the other, in arrays by name of which rows can be sliced."""
 
     path: Path
-    members: Mapping[str, Any]
+
+    @property
+    def members(self) -> Mapping[str, Any]: ...
 
     def column(self, name: str) -> Any: ...
 
@@ -75,7 +77,7 @@ class NpzTable:
         self.path = path
         self._unpacked: list[tempfile.TemporaryDirectory[str]] = []  # removed when nobody reads them any more
         with npz.Archive(path) as archive:
-            self.members = archive.members
+            self.members: dict[str, npz.Member] = archive.members
 
     def column(self, name: str) -> np.ndarray:
         with npz.Archive(self.path) as archive:
@@ -94,7 +96,7 @@ class NpzTable:
 
 def open_file(path: Path, parts: Parts) -> Source:
     """One npz or HDF5 file with all episodes one after the other."""
-    table = hdf5.Table(path) if _signature(path) == hdf5.SIGNATURE else NpzTable(path)
+    table: Table = hdf5.Table(path) if _signature(path) == hdf5.SIGNATURE else NpzTable(path)
     columns, used = _choose(table, parts, tuple(ALIASES))
     ends = _booleans(path.name, "terminals", columns.pop("terminals")[0][:])
     if "timeouts" in columns:

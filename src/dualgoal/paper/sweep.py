@@ -119,7 +119,7 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
 
 
 def _configure(task: str, rep: str, algo: str, options: dict[str, Any]) -> Run:
-    in_the_paper = task in tasks.TASKS or tasks.family(task) in families.OTHERS
+    in_the_paper = tasks.plain(task) in tasks.TASKS or tasks.family(task) in families.OTHERS
     configure = families.of_task(task).configure if in_the_paper else settings.own
     return configure(task, rep, algo, **options)
 

@@ -47,8 +47,8 @@ def unflatten(rep: Representation, algo: Algorithm, template: Any, arrays: Array
     for key, floats in layout.items():
         at = floats.astype(np.int64)
         numbers[at], known[at] = arrays[key], True
-    found = [at.astype(np.int64) for at in places]
-    return jax.tree.unflatten(structure, [numbers[at] if known[at].all() else None for at in found])
+    whole = [at.astype(np.int64) for at in places]
+    return jax.tree.unflatten(structure, [numbers[at] if known[at].all() else None for at in whole])
 
 
 def _shape(arrays: Arrays, key: str) -> tuple[int, ...] | None:

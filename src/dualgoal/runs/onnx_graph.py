@@ -19,6 +19,8 @@ from dualgoal import imports
 from dualgoal.errors import UserError
 
 OPSET, IR = 17, 8
+CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "closed_call")  # functions inside of functions
+NORMAL = ("_normal", "_normal_real")  # JAX's names of what draws standard normal numbers
 NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 DIRECT = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "max": "Max", "min": "Min", "tanh": "Tanh", "exp": "Exp",
@@ -115,11 +117,10 @@ class Translator:
     def equation(self, equation: Any, values: list[Any]) -> list[Any]:
         name, params, out = equation.primitive.name, equation.params, equation.outvars[0].aval
         whole = all(isinstance(n, int) for v in equation.outvars for n in v.aval.shape)
-        inner = next((params[key] for key in ("jaxpr", "call_jaxpr") if key in params), None)
-        if "normal" in str(params.get("name", "")) and any(_is_key(v) for v in values):
+        if name in CALLS and params.get("name") in NORMAL:
             return [self.normal(equation, values, out, whole)]
-        if inner is not None:
-            return self.call(inner, values)
+        if name in CALLS:
+            return self.call(params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"], values)
         if whole and not any(isinstance(value, Tensor | Spread) for value in values):
             done = equation.primitive.bind(*values, **params)
             return list(done) if equation.primitive.multiple_results else [done]
@@ -127,12 +128,12 @@ class Translator:
         if name in DIRECT and any(isinstance(value, Tensor) for value in values):
             plain = [value.array if isinstance(value, Spread) else value for value in values]
             return [self.graph.node(DIRECT[name], plain, out.shape, out.dtype)]
-        rule: Callable[..., Any] | None = getattr(self, f"_{name}", None)
         if name == "broadcast_in_dim":
             return [self._broadcast_in_dim(*values, out=out, **params)]
         values = [self.in_full(value) for value in values]
-        if rule is None and name in DIRECT:
+        if name in DIRECT:
             return [self.graph.node(DIRECT[name], values, out.shape, out.dtype)]
+        rule: Callable[..., Any] | None = getattr(self, f"_{name}", None)
         if rule is None:
             raise UserError(f"ONNX export does not know the operation '{name}'; export as safetensors instead")
         made = rule(*values, out=out, **params)
