@@ -149,7 +149,7 @@ def test_list(capsys, what):
     names = [entry["name"] for entry in json.loads(out)]
     expected = {"reps": {"orig", "dual"}, "algos": {"gcivl", "gcbc"}, "tasks": {TASK}, "tables": {"fusion", "noise"}}
     assert status == 0 and expected[what] <= set(names)
-    assert len(names) >= (20 if what == "tasks" else 5)
+    assert len(names) == 20 + 13 if what == "tasks" else len(names) >= 5
     status, out, _ = said(capsys, "list", what)
     assert all(name in out for name in names)
 

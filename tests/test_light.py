@@ -27,7 +27,8 @@ def light(tmp_path, monkeypatch):
             monkeypatch.delitem(sys.modules, name)
     for name in ABSENT:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delattr(dualgoal.envs, "ogbench", raising=False)
+    for name in [name for name in vars(dualgoal.envs) if f"dualgoal.envs.{name}" in OURS]:
+        monkeypatch.delattr(dualgoal.envs, name)
     monkeypatch.setattr(versions, "SIMULATORS", ("no-such-simulator",))
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

@@ -17,7 +17,7 @@ import dualgoal
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SHIPPED = [
-    "src", "docs", "tests", "tools", "results", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md",
+    "src", "docs", "examples", "tests", "tools", "results", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md",
     "CITATION.cff", "CONTRIBUTING.md", "Makefile", "mkdocs.yml",
 ]  # fmt: skip
 
@@ -62,7 +62,16 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built):
 def test_the_source_archive_can_be_tested(built):
     with tarfile.open(built[0]) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {"README.md", "LICENSE", "CITATION.cff", "Makefile", "mkdocs.yml", "tests/tiny.py", "docs/index.md"} <= names
+    assert {
+        "README.md",
+        "LICENSE",
+        "CITATION.cff",
+        "Makefile",
+        "mkdocs.yml",
+        "tests/tiny.py",
+        "docs/index.md",
+        "examples/two_link_arm.py",
+    } <= names
 
 
 def test_there_is_one_version(built):
