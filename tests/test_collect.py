@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from dualgoal.collect import behaviours, generate
-from dualgoal.data import dataset
+from dualgoal.data import dataset, origin
+from dualgoal.data.paths import DatasetFiles
 from dualgoal.envs import ogbench, rendering, versions
 from dualgoal.envs.mazes import Maze
 from dualgoal.errors import UserError
@@ -397,6 +398,29 @@ def test_pixels_are_collected_with_the_recorded_shadow_size(tmp_path):
     assert made.pixels and made.observations.dtype == np.uint8 and made.observation_shape == (64, 64, 3)
     assert made.provenance["shadow_size"] == 512
     assert versions.mismatches(made.provenance, 4096) and not versions.mismatches(made.provenance, 512)
+
+
+def test_states_and_images_of_one_simulation_agree_row_for_row(tmp_path):
+    """The file of states has the very bytes that making it alone gives, and both have the same actions and physics."""
+    if rendering.missing().keys() >= {"egl", "osmesa"}:
+        pytest.skip("no headless rendering on this machine")
+    task, options = "cube-single-play-v0", {"workers": 1, "progress": False, "rows": 3, "seed": 5}
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    for _ in range(2):  # the second call finds both
+        made = generate.generate_dataset(task, 1, together, **options, with_visual=True)
+        assert made == together / f"{task}.npz"
+    generate.generate_dataset(task, 1, alone, **options)
+    for name in (f"{task}.npz", f"{task}-val.npz"):
+        assert (together / name).read_bytes() == (alone / name).read_bytes()
+        with np.load(together / name) as states, np.load(together / f"visual-{name}") as seen:
+            assert list(states) == list(seen) and seen["observations"].shape == (3, 64, 64, 3)
+            assert all(np.array_equal(states[key], seen[key]) for key in states if key != "observations")
+    assert origin.read(DatasetFiles(together, task)).plan == origin.read(DatasetFiles(alone, task)).plan
+    with pytest.raises(UserError, match="made in another way"):
+        generate.generate_dataset(task, 2, alone, **options, with_visual=True)
+    assert not list(alone.glob("visual-*")), "refused before anything is rendered"
+    with pytest.raises(UserError, match="'pointmaze-medium-navigate-v0' has no version with images"):
+        generate.generate_dataset("pointmaze-medium-navigate-v0", 1, together, with_visual=True)
 
 
 def test_visual_walkers_act_on_states(tmp_path):

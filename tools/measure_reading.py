@@ -35,11 +35,10 @@ def npz(path: Path, rows: int, compress: bool) -> None:
 
 
 def pictures(path: Path, rows: int) -> None:
-    """Images that do not shrink, in blocks, as `dualgoal data generate` writes them."""
-    rng = np.random.default_rng(0)
-    block = lambda: rng.integers(0, 256, (1000, 64, 64, 3), np.uint8)
-    with dualgoal_npz.writing(path, level=1) as out:
-        out.add("observations", (rows, 64, 64, 3), np.dtype(np.uint8), (block() for _ in range(rows // 1000)))
+    """Images, stored in blocks."""
+    block = np.random.default_rng(0).integers(0, 256, (1000, 64, 64, 3), np.uint8)
+    with dualgoal_npz.writing(path, level=0) as out:
+        out.add("observations", (rows, 64, 64, 3), np.dtype(np.uint8), (block for _ in range(rows // 1000)))
         out.add("actions", (rows, 5), np.dtype(np.float32), [np.zeros((rows, 5), np.float32)])
         out.add("terminals", (rows,), np.dtype(bool), [np.arange(rows) % 1000 == 999])
 
@@ -78,7 +77,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "170,000 images (2,089 MB), mapped, not read": (lambda p: pictures(p, IMAGES), "dataset.load(path)"),
     "the same on the device as uint8, every pixel read": (
         lambda p: pictures(p, IMAGES),
-        "x = sampler.to_device(dataset.load(path)).observations; assert x.dtype == 'uint8'; x.max(axis=0)",
+        "x = sampler.to_device(dataset.load(path)).observations; assert x.dtype == 'uint8'; x.max(axis=0).block_until_ready()",
     ),
     "small archive that claims 1.2 TB, refused": (lambda p: claiming(p, 9_000_000_000), "dataset.load(path)"),
     "JSON of 16 MiB, accepted": (lambda p: p.write_text("[" + "1.5," * (2**22 - 1) + "1]"), "jsons.read(path)"),

@@ -30,6 +30,8 @@ class Generate(Verb):
     """A walking policy (safetensors). Needed for antmaze, humanoidmaze and antsoccer."""
     shadow_size: int = 512
     """Size of the shadow map of rendered images. Official datasets have 4096, which is slower."""
+    with_visual: bool = False
+    """Also write the images of the same simulation, as visual-TASK: row k of one is row k of the other."""
     quiet: bool = False
     """Show no progress."""
 
@@ -38,7 +40,7 @@ class Generate(Verb):
 
         made = generate.generate_dataset(
             self.task, self.episodes, self.out, self.seed, self.workers, not self.quiet, rows=self.rows,
-            expert=self.expert, shadow_size=self.shadow_size,
+            expert=self.expert, shadow_size=self.shadow_size, with_visual=self.with_visual,
         )  # fmt: skip
         print(made)
 

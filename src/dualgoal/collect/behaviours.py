@@ -19,7 +19,7 @@ import numpy as np
 from dualgoal.collect.experts import Expert
 from dualgoal.envs import ogbench
 from dualgoal.envs.mazes import Cell
-from dualgoal.envs.tasks import MANIPULATION, family
+from dualgoal.envs.tasks import MANIPULATION, family, is_pixels
 from dualgoal.errors import UserError
 
 Episode = dict[str, np.ndarray]
@@ -75,10 +75,20 @@ class Recorder:
     rows: int
     arrays: Episode = field(default_factory=dict)
 
-    def add(self, at: int, observation: np.ndarray, action: np.ndarray, info: dict[str, Any]) -> None:
+    def add(
+        self,
+        at: int,
+        observation: np.ndarray,
+        action: np.ndarray,
+        info: dict[str, Any],
+        state: np.ndarray | None = None,
+    ) -> None:
+        """`state` is what an environment of images would observe without them; recorded beside images only."""
         row = {"observations": observation, "actions": action, "qpos": info["prev_qpos"], "qvel": info["prev_qvel"]}
         if "prev_button_states" in info:
             row["button_states"] = info["prev_button_states"]
+        if state is not None and observation.dtype == np.uint8:
+            row["states"] = state
         if not self.arrays:
             self.arrays = {key: np.empty((self.rows, *np.shape(v)), _dtype(key, v)) for key, v in row.items()}
         for key, value in row.items():
@@ -87,7 +97,7 @@ class Recorder:
     def finish(self) -> Episode:
         terminals = np.zeros(self.rows, dtype=bool)
         terminals[-1] = True
-        order = ("observations", "actions", "terminals", "qpos", "qvel", "button_states")
+        order = ("observations", "actions", "terminals", "qpos", "qvel", "button_states", "states")
         arrays = {**self.arrays, "terminals": terminals}
         return {key: arrays[key] for key in order if key in arrays}
 
@@ -144,7 +154,7 @@ class Navigate:
             heading = _direction(self.maze, x, y, goal)
             action = _noisy(self.walk(np.concatenate([state[2:], heading]).astype(np.float32)), rng)
             following, _, _, _, info = env.step(action)
-            out.add(at, observation, action, info)
+            out.add(at, observation, action, info, state)
             observation = following
             if info["success"]:
                 counts["goals"] += 1
@@ -262,10 +272,11 @@ class Play:
         kind, oracle = _next_plan(oracles, observation, info)
         for at in range(rows):
             action = oracle.select_action(observation, info).astype(np.float32)
+            state = ogbench.state_of(env) if is_pixels(self.task) else None
             following, _, _, _, info = env.step(action)
             if not self._healthy(info):
                 return None
-            out.add(at, observation, action, info)
+            out.add(at, observation, action, info, state)
             observation = following
             if oracle.done:
                 counts[f"plans/{kind}"] += 1

@@ -60,19 +60,35 @@ def generate_dataset(
     rows: int | None = None,
     shadow_size: int | None = SHADOW_SIZE,
     expert: str | Path | Experts | None = None,
+    with_visual: bool = False,
 ) -> Path:
     """Make `episodes` training and a tenth as many validation episodes in folder `out`; returns the training file.
 
     Calling it again after an interruption resumes; after completion it does nothing. A second process with the same
     target waits for the first. `rows` is the stored length of an episode (default: the official one); `expert` is a
-    file, or callables by skill, for the families that need one.
+    file, or callables by skill, for the families that need one. `with_visual` makes the image version of a task of
+    states as well, in the same simulation: row k of one is row k of the other.
     """
     task = plain(task)
-    plan, skills = _plan(task, episodes, seed, rows, shadow_size, expert)
-    files = DatasetFiles(Path(out).expanduser(), task)
+    if with_visual:
+        visual = f"visual-{task}"
+        if is_pixels(task) or not ogbench.exists(visual):
+            raise UserError(f"'{task}' has no version with images; give a task such as cube-single-play-v0")
+        states, _ = _plan(task, episodes, seed, rows, shadow_size, expert)
+        here = DatasetFiles(Path(out).expanduser(), task)
+        _complete(states, here, here.folder / f".{task}.parts")  # files in the way are told before hours of rendering
+        _make(*_plan(visual, episodes, seed, rows, shadow_size, expert), Path(out), workers, progress, states)
+    return _make(*_plan(task, episodes, seed, rows, shadow_size, expert), Path(out), workers, progress)
+
+
+def _make(
+    plan: Plan, skills: Experts, out: Path, workers: int | None, progress: bool, states: Plan | None = None
+) -> Path:
+    """The dataset of a plan, unless it is there; if it is made, also that of the plan `states`, of the same rows."""
+    files = DatasetFiles(out.expanduser(), plan.task)
     if workers is not None and workers < 1:
         raise UserError(f"workers is {workers}; it must be at least 1")
-    parts = files.folder / f".{task}.parts"
+    parts = files.folder / f".{plan.task}.parts"
     if files.train.exists() and not parts.exists() and _complete(plan, files, parts):
         remove_free_lock(files.lock)
         return files.train  # without a lock: the folder may be read-only
@@ -80,6 +96,8 @@ def generate_dataset(
     with locked(files.lock, wait=True):
         if not _complete(plan, files, parts):
             _generate(plan, skills, parts, workers or machine.cores(), progress)
+            if states is not None:
+                _join_states(states, parts, DatasetFiles(files.folder, states.task))
             _join(plan, parts, files)
         shutil.rmtree(parts, ignore_errors=True)
     return files.train
@@ -207,6 +225,14 @@ class _EpisodeWriter:
         return behaviours.make(self.plan.task, self.plan.shadow_size, self.skills)
 
 
+def _join_states(plan: Plan, parts: Path, files: DatasetFiles) -> None:
+    """The dataset of states from episodes of images. Both draw and simulate the same, so these are the very bytes that
+    making it alone would give."""
+    with locked(files.lock, wait=True):
+        if not _complete(plan, files, parts):
+            _join(plan, parts, files)
+
+
 def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
     """Stream the episodes into the two files and write the record; the training file, put there last, says 'done'."""
     facts, counts = {}, Counter[str]()
@@ -239,7 +265,9 @@ def _counts(part: npz.Archive) -> dict[str, int]:
 
 def _join_split(plan: Plan, parts: Path, picked: list[Item], file: Path) -> dict[str, str]:
     with npz.Archive(_part(parts, picked[0])) as first:
-        members = {key: m for key, m in first.members.items() if key not in ("counts", "packed")}
+        members = {key: m for key, m in first.members.items() if key not in ("counts", "packed", "states")}
+        if not is_pixels(plan.task):  # perhaps from episodes of images
+            members["observations"] = first.members.get("states", members["observations"])
 
     def rows_of(*keys: str) -> Iterator[tuple[np.ndarray, ...]]:
         for item in picked:
@@ -254,7 +282,7 @@ def _join_split(plan: Plan, parts: Path, picked: list[Item], file: Path) -> dict
                 pieces = ((rows, content.tobytes()) for rows, content in rows_of(key, "packed"))
                 digests[key] = out.add_packed(key, shape, m.dtype, pieces)
             else:
-                digests[key] = out.add(key, shape, m.dtype, (rows for (rows,) in rows_of(key)))
+                digests[key] = out.add(key, shape, m.dtype, (rows for (rows,) in rows_of(m.key)))
     return digests
 
 

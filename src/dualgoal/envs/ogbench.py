@@ -139,6 +139,15 @@ def give_generator(env: Any, rng: np.random.Generator) -> None:
         env.add_noise = add_noise
 
 
+def state_of(env: Any) -> np.ndarray:
+    """What a manipulation environment of images would observe now if it were one of states."""
+    kind, env._ob_type = env._ob_type, "states"
+    try:
+        return env.compute_observation()
+    finally:
+        env._ob_type = kind
+
+
 _with_renderer: weakref.WeakSet = weakref.WeakSet()
 
 
