@@ -77,7 +77,7 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "170,000 images (2,089 MB), mapped, not read": (lambda p: pictures(p, IMAGES), "dataset.load(path)"),
     "the same on the device as uint8, every pixel read": (
         lambda p: pictures(p, IMAGES),
-        "x = sampler.to_device(dataset.load(path)).observations; assert x.dtype == 'uint8'; x.max(axis=0).block_until_ready()",
+        "x = sampler.to_device(dataset.load(path)).observations; assert x.dtype == 'uint8' and x.max() > 0",
     ),
     "small archive that claims 1.2 TB, refused": (lambda p: claiming(p, 9_000_000_000), "dataset.load(path)"),
     "JSON of 16 MiB, accepted": (lambda p: p.write_text("[" + "1.5," * (2**22 - 1) + "1]"), "jsons.read(path)"),
