@@ -92,7 +92,6 @@ class Origin:
     seed: int | None = None
     versions: dict[str, str] = field(default_factory=dict)
     shadow_size: int | None = None
-    cpu_seconds: float | None = None  # of all processes together
     counts: dict[str, int] = field(default_factory=dict)  # episodes, goals reached, plans finished, ...
     # imported
     imported_from: str | None = None
@@ -106,6 +105,7 @@ class Origin:
     plan: Plan | None = None
     action_range: ActionRange | None = None
     goal_space: GoalSpace | None = None  # None: goals are whole observations
+    cpu_seconds: float | None = None  # what generating took, of all processes together
 
     def facts(self) -> dict[str, Any]:
         """What a run records about its dataset: everything but the facts of single files, as plain JSON values."""
