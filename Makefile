@@ -8,7 +8,7 @@ JOBS ?= 3
 .PHONY: help demo test lint types unit docs format clean
 
 help:
-	@echo "make demo    train Dual + GCIVL and Orig + GCIVL on a small maze and write demo/report.html"
+	@echo "make demo    Lights Out and a maze: train three small runs and write demo/report.html"
 	@echo "make test    check style and types, then run all tests (they build the documentation too)"
 	@echo "make lint    check style: ruff's rules and its formatting"
 	@echo "make types   check types with mypy"

@@ -87,7 +87,12 @@ class Page:
         return answer["result"].get("value")
 
     def mouse(self, x: float, y: float, kind: str = "mouseMoved"):
-        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, pointerType="mouse")
+        button = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, pointerType="mouse", **button)
+
+    def click(self, x: float, y: float):
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            self.mouse(x, y, kind)
 
     def key(self, name: str):
         for kind in ("keyDown", "keyUp"):

@@ -121,6 +121,8 @@ def test_a_film_has_the_goal_beside_it_and_is_a_real_video(tmp_path, monkeypatch
     episodes.write_video(tmp_path / "v" / "a.mp4", [np.repeat(np.repeat(f, 4, 0), 4, 1) for f in film])
     frame = imageio.get_reader(tmp_path / "v" / "a.mp4").get_data(0)
     assert frame.shape == (32, 80, 3) and frame[:, :30].mean() < 60 < 150 < frame[:, 50:].mean()
+    still = imageio.imread(tmp_path / "v" / f"a{episodes.POSTER}")
+    assert still.shape == frame.shape and np.abs(still.astype(int) - frame).mean() < 8
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from dualgoal.envs import ogbench
 from dualgoal.errors import UserError
-from dualgoal.report import distances
+from dualgoal.report import distances, paths
 from dualgoal.runs.facts import Sizes
 from run_files import FACTS
 
@@ -31,6 +31,7 @@ class Known:
 
 
 def use(monkeypatch, policy):
+    monkeypatch.setattr(policy.run, "has_policy", False, raising=False)  # no paths: it cannot act
     monkeypatch.setattr("dualgoal.runs.policy.load", lambda path, seed=None: policy)
 
 
@@ -96,7 +97,37 @@ def test_the_kept_table_serves_until_there_is_a_newer_checkpoint(monkeypatch, tm
     assert distances.kept(tmp_path) is None
 
 
+class Straight:
+    """A policy that walks towards the goal in a straight line, whatever is in the way."""
+
+    def __init__(self, task):
+        self.run = SimpleNamespace(task=task)
+
+    def act(self, obs, goal, draw):
+        way = goal - obs
+        return way / np.maximum(np.abs(way).max(axis=1, keepdims=True), 1e-6)
+
+
+def test_paths_are_walked_in_the_simulator(monkeypatch):
+    """Along a corridor the goal is reached in the steps that the distance takes; a wall is not walked through."""
+    maze = ogbench.maze(MEDIUM)
+    along, behind = (1, 1), next(c for c in maze.cells if c[0] == 1 < c[1] and maze.walls[1, c[1] - 1])
+    start, near = np.array(maze.centre(along)), np.array(maze.centre((1, 2)))
+    monkeypatch.setattr(paths, "STEPS", 60)
+    (there,), (blocked,) = paths.walk(Straight(MEDIUM), start[None], np.stack([near, maze.centre(behind)]))
+    steps = np.ceil((maze.unit - 1.0) / 0.2)  # 0.2 metres a step until one metre is left
+    assert there[0] == pytest.approx(steps, abs=1) and len(there) == 5  # a straight line has two corners
+    assert there[1:3] == pytest.approx(start, abs=0.1) and abs(there[3] - (near[0] - 1)) < 0.3
+    assert blocked[0] == -60 and blocked[-2] < maze.centre(behind)[0] - maze.unit
+    turned = np.array([[0, 0], [1, 0], [2, 0], [2, 1], [2, 2]])
+    assert paths._corners(turned) == [0, 2, 4]
+
+
 @pytest.mark.parametrize("spoil", [
+    lambda t: t.update(starts=[0]),
+    lambda t: t.update(starts=[0], paths=[[[5, 0.0]]]),
+    lambda t: t.update(starts=[9], paths=[[[5, 0.0, 1.0]]]),
+    lambda t: t.update(starts=[0], paths=[[[5, None, 1.0]]]),
     lambda t: t.pop("points"),
     lambda t: t.update(goals=[99999]),
     lambda t: t["learned"].pop(),

@@ -5,6 +5,7 @@ import base64
 import datetime
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from dualgoal.paper import settings as presets
 from dualgoal.report import distances as explorer
 from dualgoal.report import page as report
 from dualgoal.runs.rows import EvalRow
+from dualgoal.theory import pictures
 from run_files import write_run
 
 TASK = "pointmaze-medium-navigate-v0"
@@ -34,6 +36,14 @@ def distances(states=40, goals=9):
     table |= {"points": points.round(3).tolist(), "goals": chosen.tolist(), "learned": (20 * along).round(1).tolist()}
     table |= {"exact": exact.astype(int).tolist(), "walls": [[-2.0, -2.0, 4.0]]}
     return table | explorer.agreement(20 * along, exact)
+
+
+def with_paths(table):
+    """The same table with straight paths from its first three goals; the second start reaches nothing."""
+    starts = table["goals"][:3]
+    walk = lambda i, j, goal: [-300 if j == 1 else 10 + i, *table["points"][starts[j]], *table["points"][goal]]
+    paths = [[walk(i, j, goal) for j in range(3)] for i, goal in enumerate(table["goals"])]
+    return table | {"starts": starts, "paths": paths}
 
 
 def make_run(path, rep="dual", success=(0.5, 0.9), table=True, steps=1000, **options):
@@ -59,6 +69,8 @@ def page_file(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     runs = [make_run(folder / "a"), make_run(folder / "b", "orig", (0.1, 0.3))]
     (runs[0] / "videos" / "step-000001000-seed-0-task-1.mp4").write_bytes(b"not really a film")
+    (runs[0] / "videos" / "step-000001000-seed-0-task-1.jpg").write_bytes(b"its first frame")
+    (runs[1] / "distances.json").write_text(json.dumps(with_paths(distances())))
     make_run(folder / "d", table=False, steps=500)
     (folder / "c").mkdir()
     (folder / "c" / "notes.txt").write_text("x")
@@ -73,6 +85,7 @@ def test_the_page_holds_what_was_run(page_file):
         assert words in page, words
     assert 'class="differs"' in page and 'class="same"' in page
     assert base64.b64encode(b"not really a film").decode() in page
+    assert f'poster="data:image/jpeg;base64,{base64.b64encode(b"its first frame").decode()}"' in page
     assert "Dual minus Orig" in page  # both runs are cells of state_gcivl
 
 
@@ -86,13 +99,17 @@ def test_the_top_of_the_page_says_what_came_out_when_and_how_it_was_made(page_fi
     header = re.search("<header.*?</header>", page_file.read_text(), re.S)[0]
     today = datetime.datetime.now(datetime.UTC).date()
     assert f"3 runs on 1 task, last changed on {today}" in header
+    header = header.replace("\N{NO-BREAK SPACE}", " ")
     assert f"On {TASK}, dual + gcivl (steps 1000) reaches 86 % success" in header and "orig + gcivl 28 %" in header
+    assert "(mean over 5 goals, 2 seeds and the last 3 evaluations)" in header
+    assert "orig + gcivl learned have a rank correlation of 1.00 with shortest paths (9 goals x 40 states" in header
+    assert "its policy reaches the goal in 67 % of 24 pairs of a start and a goal" in header  # 16 of 3 x 9 - 3
     assert "<code>dualgoal report " in header and f"--out {page_file}" in header
 
 
 def test_the_page_needs_nothing_from_outside(page_file):
     page = page_file.read_text()
-    without_data = re.sub(r'src="data:[^"]*"', "", page)
+    without_data = re.sub(r'(src|poster)="data:[^"]*"', "", page)
     assert not re.search(r"""(?:src|href)=["'](?!#)""", without_data)
     assert "http://" not in without_data.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
     assert (
@@ -207,12 +224,12 @@ def test_the_page_loads_without_a_complaint_or_a_request(page, page_file):
 
 @needs_browser
 def test_a_table_sorts_up_and_down(page):
-    column = "[...document.querySelectorAll('#results tbody tr')].map(r => r.cells[1].textContent)"
-    click = "document.querySelectorAll('#results th button')[4].click()"
+    column = "[...document.querySelectorAll('#results tbody tr')].map(r => r.cells[0].firstChild.textContent)"
+    click = "document.querySelectorAll('#results th button')[1].click()"
     page.run(click)
     up = ["orig + gcivl", "dual + gcivl (steps 1000)", "dual + gcivl (steps 500)"]
     assert page.run(column) == up
-    assert page.run("document.querySelectorAll('#results th')[4].getAttribute('aria-sort')") == "ascending"
+    assert page.run("document.querySelectorAll('#results th')[1].getAttribute('aria-sort')") == "ascending"
     page.run(click)
     assert page.run(column)[-1] == "orig + gcivl"
 
@@ -232,6 +249,57 @@ def test_pointing_at_a_goal_changes_the_colours(page):
     chosen = distances()["goals"][goal]
     assert after[0][chosen] == "rgb(68, 1, 84)"  # the goal itself is the nearest colour
     assert "Rank correlation with the shortest path: 1.00" in words
+
+
+@needs_browser
+def test_a_click_on_a_start_and_one_on_a_goal_show_the_path(page):
+    svg = "document.querySelector('#explorer-1 svg.pick')"
+    page.run("document.querySelector('#explorer-1').scrollIntoView()")
+    left, top, width, height = page.run(
+        f"(() => {{ const b = {svg}.getBoundingClientRect(); return [b.left, b.top, b.width, b.height] }})()"
+    )
+    places = page.run("(() => { const e = explorers[1]; return e.table.goals.map((_, i) => e.at(i))"
+                      ".map(([x, y]) => [x / e.size, y / e.tall]) })()")  # fmt: skip
+    said = lambda: page.run("document.querySelector('#explorer-1 .said').textContent")
+
+    def click(goal):
+        x, y = places[goal]
+        page.click(left + x * width, top + y * height)
+
+    click(2)  # a start
+    click(7)  # a goal
+    assert "Goal 8 of 9" in said() and "From start 3 of 3 the policy reaches it in 17 steps." in said()
+    line = page.run(f"{svg}.querySelector('.path').getAttribute('points')")
+    ends = [[float(n) for n in corner.split(",")] for corner in line.split(" ")]
+    size = page.run("[explorers[1].size, explorers[1].tall]")
+    expected = [[x * size[0], y * size[1]] for x, y in (places[2], places[7])]
+    assert np.allclose(ends, expected, atol=0.5)
+    click(1)
+    click(5)
+    assert "From start 2 of 3 the policy does not reach it within 300 steps." in said()
+    page.run("(() => { const s = document.querySelector('#explorer-1-start'); s.value = 0;"
+             " s.dispatchEvent(new Event('input')) })()")  # fmt: skip
+    assert "From start 1 of 3 the policy reaches it in 15 steps." in said()
+
+
+def test_near_and_far_have_the_same_colours_everywhere():
+    """The explorer's stops are those of the colour map of all pictures, and every state has an outline in the dark."""
+    from matplotlib import colormaps
+
+    stops = json.loads(re.search(r"const STOPS = (.*?);", str(report.asset("report.js")))[1])
+    drawn = colormaps[pictures.NEAR_TO_FAR](np.linspace(0, 1, len(stops)))[:, :3]
+    assert np.abs(np.array(stops) / 255 - drawn).max() < 0.01
+    picture = (Path(__file__).parents[1] / "tools" / "readme_picture.py").read_text()
+    assert "cmap=NEAR_TO_FAR" in picture and "viridis" not in picture
+
+
+@needs_browser
+def test_near_states_are_visible_in_the_dark(page):
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    style = "getComputedStyle(document.querySelector('#explorer-0 .state')).stroke"
+    edge = [float(n) for n in re.findall(r"[\d.]+", page.run(style))]
+    assert min(edge[:3]) > 200 and edge[3] >= 0.5  # light, on a dark floor
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
 
 
 @needs_browser

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dualgoal.paper import settings as presets
+from dualgoal.paper.lightsout import Experiment
 from dualgoal.report import reader
 from dualgoal.runs.rows import EvalRow
 from run_files import write_run
@@ -61,6 +62,22 @@ def test_no_bytes_raise(tmp_path_factory, content, name):
     if view:
         view.scores()
         reader.labels([view])
+
+
+def test_lights_out_is_one_task_whose_representations_are_how_boards_are_seen(tmp_path):
+    runs = [Experiment("4x5", rep, seeds=(0,), scaling=s).to_run() for rep, s in (
+        ("ideal", "standardised"), ("ideal", "raw"), ("orig", "raw"), ("dual", "raw"))]  # fmt: skip
+    views = [reader.read(make(tmp_path / str(i), run))[0] for i, run in enumerate(runs)]
+    assert {view.task for view in views} == {"lightsout-4x5"}
+    assert reader.labels(views) == [
+        "exact distances + dqn (task lightsout-4x5-ideal-standardised)",
+        "exact distances + dqn (task lightsout-4x5-ideal)",
+        "bits + dqn",
+        "dual + dqn",
+    ]
+    assert reader.read(make(tmp_path / "alone", RUN, rows=()))[1]  # an evaluation was planned and is missing
+    unplanned = presets.preset("cube-single-play-v0", "dual", "gcivl", episodes=0)
+    assert not reader.read(make(tmp_path / "none", unplanned, rows=()))[1]
 
 
 def test_labels_say_what_differs(tmp_path):

@@ -43,7 +43,7 @@ def run_directory(task: str, source: Path, path: Path) -> tuple[Any, Any]:
     from dualgoal.paper import settings
     from dualgoal.runs import directory, policy, training, trees
 
-    run = settings.preset(task, "dual", "gcivl", **demo.SMALL | demo.SMALL_REP["dual"])
+    run = settings.preset(task, "dual", "gcivl", **demo.MAZE)
     rows = dataset.load(source, task)
     facts = training.describe(run, rows)
     program = TrainingLoop(policy.agent_for(run, dataclasses.asdict(facts.sizes)), run.seeds)

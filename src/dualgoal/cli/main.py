@@ -46,7 +46,7 @@ VERBS: dict[str, Entry] = {
     "data info": Entry("data:Info", "Print shapes, episodes, value ranges and origin of a dataset."),
     "data import": Entry("data:Import", "Convert your own recordings to a dataset."),
     "list": Entry("listing:List", "List representations, algorithms, tasks or the paper's tables."),
-    "demo": Entry("demo:Demo", "Make data, train, evaluate and report on a small maze, in a few minutes."),
+    "demo": Entry("demo:Demo", "Train on Lights Out and on a maze and write a report, in under three minutes."),
     "doctor": Entry("doctor:Doctor", "Report versions, devices, rendering, memory and disk, and what to repair."),
     "completion": Entry("completion:Completion", "Print a script that lets bash or zsh complete commands and options."),
     "theory": Entry("experiments:Theory", "Check the paper's theorems exactly on small finite processes."),

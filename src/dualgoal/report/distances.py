@@ -17,6 +17,7 @@ from dualgoal.envs import tasks
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.paper import stats
+from dualgoal.report import paths
 from dualgoal.runs import directory
 
 FORMAT = 1
@@ -51,7 +52,8 @@ def explore(
     learned = _learned(policy, observations, targets[chosen])
     points = observations[:, :2] if maze else embedding(learned)
     exact = _exact(maze, points, chosen) if maze and family in WALKING else None
-    return _table(policy, points, chosen, learned, exact, maze)
+    table = _table(policy, points, chosen, learned, exact, maze)
+    return table | _paths(policy, points, chosen) if maze else table
 
 
 def _learned(policy: Any, observations: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -78,6 +80,29 @@ def _table(policy: Any, points: np.ndarray, chosen: np.ndarray, learned: np.ndar
         "cell": None if maze is None else maze.unit,
         **({} if exact is None else agreement(learned, exact)),
     }
+
+
+def _paths(policy: Any, points: np.ndarray, chosen: np.ndarray) -> Table:
+    """Where the policy walks, if a state is a place; the starts are the first of the goals, which are spread widely."""
+    if policy.facts.sizes.observation_shape != (2,) or policy.facts.sizes.goal_shape or not policy.run.has_policy:
+        return {}
+    starts = chosen[: paths.STARTS]
+    return {"starts": [int(s) for s in starts], "paths": paths.walk(policy, points[starts], points[chosen])}
+
+
+def sentence(table: Table, task: str, label: str) -> str | None:
+    """The numbers of a table in words; None where nothing is known to compare with."""
+    if table.get("correlation") is None:
+        return None
+    words = f"On {task}, the distances that {label} learned have a rank correlation of {table['correlation']:.2f} with "
+    words += f"shortest paths ({len(table['goals'])} goals x {len(table['points'])} states, seed {table['seed']})"
+    rows = zip(table["goals"], table.get("paths", []), strict=False)
+    walks = [path for goal, row in rows for start, path in zip(table["starts"], row, strict=True) if start != goal]
+    if walks:
+        share = 100 * sum(path[0] > 0 for path in walks) / len(walks)
+        words += f"; its policy reaches the goal in {share:.0f} % of {len(walks)} pairs of a start and a goal within "
+        words += f"{paths.STEPS} steps"
+    return f"{words}."
 
 
 def agreement(learned: np.ndarray, exact: np.ndarray) -> Table:
@@ -233,6 +258,19 @@ def valid(table: Any) -> bool:
         and _numbers(table.get("correlations", []))
         and _matrix(table.get("profile", []), (None, 4))
         and _numbers([table.get("correlation")])
+        and _valid_paths(table, len(points), len(goals))
+    )
+
+
+def _valid_paths(table: Table, points: int, goals: int) -> bool:
+    """Whether the paths, if there are any, are lists of numbers: steps and at least one place each."""
+    starts, found = table.get("starts", []), table.get("paths", [])
+    whole = isinstance(starts, list) and all(isinstance(s, int) and 0 <= s < points for s in starts)
+    if not whole or not isinstance(found, list) or bool(starts) != bool(found):
+        return False
+    rows = all(isinstance(row, list) and len(row) == len(starts) for row in found) and len(found) in (0, goals)
+    return rows and all(
+        _numbers(path) and None not in path and len(path) % 2 == 1 and len(path) >= 3 for row in found for path in row
     )
 
 

@@ -5,6 +5,7 @@ forbids it to load anything else. Whatever is missing or damaged in a run direct
 the rest is shown.
 """
 
+import dataclasses
 import shlex
 from collections.abc import Sequence
 from importlib import metadata, resources
@@ -20,6 +21,7 @@ from dualgoal.report.reader import RunView
 from dualgoal.report.sections import Shown
 
 MAX_EXPLORERS = 6
+SCRIPTS = ("report.js", "explorer.js", "boards.js")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; media-src data:"
 
 
@@ -30,19 +32,23 @@ def write_report(
     data_path: str | Path | None = None,
     title: str = "dualgoal report",
     explore: bool = True,
+    command: str | None = None,
+    notes: Sequence[str] = (),
 ) -> Path:
     """Write the page for these run directories (or folders of them) to `out`.
 
     The distance explorer takes its states from `data_path` where the dataset that a run names is not there any more.
+    `command` is what made the page if that was not `dualgoal report`; `notes` are further sentences for its top.
     """
     if not runs:
         raise UserError("no run to report on; give one or more run directories")
-    command = ["dualgoal", "report", *map(str, runs), "--out", str(out)]
-    command += [] if data_path is None else ["--data", str(data_path)]
+    words = ["dualgoal", "report", *map(str, runs), "--out", str(out)]
+    words += [] if data_path is None else ["--data", str(data_path)]
+    command = command or shlex.join(words)
     paths = _expand(runs)
     if not any((path / "config.json").exists() for path in paths):
         raise UserError(f"{paths[0]}: not a run directory (no config.json), nor a folder with one; give a run's --out")
-    page = build(paths, title=title, command=shlex.join(command), data_path=data_path, explore=explore)
+    page = build(paths, title=title, command=command, data_path=data_path, explore=explore, notes=notes)
     target = Path(out)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,22 +74,42 @@ def build(
     command: str | None = None,
     data_path: str | Path | None = None,
     explore: bool = True,
+    notes: Sequence[str] = (),
 ) -> str:
     """The page about these run directories as text."""
-    looked_at = {path: reader.read(path) for path in paths}
-    problems = [f"{path}: {problem}" for path, (_, found) in looked_at.items() for problem in found]
-    views = [view for view, _ in looked_at.values() if view]
+    problems: list[str] = []
     records: list[row_files.Record] = []
     runs = []
-    styles: dict[str, int] = {}
-    for view, label in zip(views, reader.labels(views), strict=True):
-        cells = _cells(view, problems)
+    for run in _shown(paths, problems):
+        cells = _cells(run.view, problems)
         records += [record for _, record in cells]
-        style = styles.setdefault(label, len(styles))
-        runs.append(Shown(view, label, style, sections.paper_number([planned for planned, _ in cells])))
+        runs.append(dataclasses.replace(run, paper=sections.paper_number([planned for planned, _ in cells])))
     explorers = _explorers(runs, data_path, problems) if explore else []
-    parts = _parts(runs, records, explorers, sections.films(runs, problems))
-    return _page(title, _lead(runs, command), parts, problems, [table for _, table in explorers])
+    games = _games(runs, problems) if explore else []
+    parts = _parts(runs, records, games, explorers, sections.films(runs, problems))
+    shown = {"explorers": [table for _, table in explorers], "games": games}
+    return _page(title, _lead(runs, explorers, command, notes), parts, problems, shown)
+
+
+def _shown(paths: Sequence[Path], problems: list[str]) -> list[Shown]:
+    """The runs that can be read, with labels and line styles."""
+    looked_at = {path: reader.read(path) for path in paths}
+    problems += [f"{path}: {problem}" for path, (_, found) in looked_at.items() for problem in found]
+    views = [view for view, _ in looked_at.values() if view]
+    styles: dict[str, int] = {}
+    names = zip(views, reader.labels(views), strict=True)
+    return [Shown(view, label, styles.setdefault(label, len(styles))) for view, label in names]
+
+
+def sentences(paths: Sequence[Path]) -> list[str]:
+    """What came out of these runs in words, as at the top of their report; of distances only those that were kept."""
+    runs = _shown(paths, [])
+    return _sentences(runs, [(run, table) for run in runs if (table := distances.kept(run.view.path)) is not None])
+
+
+def _sentences(runs: Sequence[Shown], explorers: "Sequence[Explorer]") -> list[str]:
+    about = [distances.sentence(table, run.view.task, run.label) for run, table in explorers]
+    return [*sections.result_sentences(runs), *filter(None, about)]
 
 
 def _cells(view: RunView, problems: list[str]) -> list[tuple[tables.PlannedRun, row_files.Record]]:
@@ -124,13 +150,29 @@ def _distances(run: Shown, data_path: str | Path | None) -> dict[str, Any] | str
         return str(error).removeprefix(f"{path}: ")
 
 
+def _games(runs: Sequence[Shown], problems: list[str]) -> list[dict[str, Any]]:
+    views = [(run, view) for run in runs if (view := run.view.board_view()) is not None]
+    if not views:
+        return []
+    from dualgoal.report import boards
+
+    return boards.games(views, problems)
+
+
 def _parts(
-    runs: Sequence[Shown], found: Sequence[row_files.Record], explorers: Sequence[Explorer], films: Markup | None
+    runs: Sequence[Shown],
+    found: Sequence[row_files.Record],
+    games: Sequence[dict[str, Any]],
+    explorers: Sequence[Explorer],
+    films: Markup | None,
 ) -> list[tuple[str, str, Markup]]:
     """(anchor, heading, content) of every section that has something to show."""
     if not runs:
         return []
     parts = [("results", "Results", sections.results(runs)), ("curves", "Learning curves", sections.curves(runs))]
+    if games:
+        shown = [_game(i, game["task"]) for i, game in enumerate(games)]
+        parts.append(("games", "Play Lights Out", join([_how_to_play(), shown])))
     if explorers:
         shown = [_explorer(i, run, table) for i, (run, table) in enumerate(explorers)]
         parts.append(("distances", "Learned distances", join([_how(), shown])))
@@ -151,13 +193,32 @@ def _parts(
     return parts
 
 
+def _how_to_play() -> Markup:
+    return tag(
+        "p",
+        "Make the left board equal to the right one: a press flips a light and its neighbours. The distance is exact, "
+        "by linear algebra. Each run is an agent that was trained on random presses; its network is in this page and "
+        "says what it would press on the board as it is.",
+    )
+
+
+def _game(index: int, task: str) -> Markup:
+    """An empty section that the script fills."""
+    return tag("section", tag("h3", task), _needs_script("The game"), class_="game", data_index=index)
+
+
 def _how() -> Markup:
     return tag(
         "p",
         "Choose a goal by pointing at a place, with the slider or with the arrow keys. The colour of every sampled "
         "state is its learned temporal distance to that goal: the number of steps that the run estimates it takes. All "
-        "these distances together are the goal's dual representation.",
+        "these distances together are the goal's dual representation. Where a path is drawn, click on a start and then "
+        "on a goal to see where the policy walks.",
     )
+
+
+def _needs_script(what: str) -> Markup:
+    return tag("p", f"{what} needs JavaScript; the tables and charts of this page do not.", class_="noscript")
 
 
 def _explorer(index: int, run: Shown, table: dict[str, Any]) -> Markup:
@@ -166,14 +227,12 @@ def _explorer(index: int, run: Shown, table: dict[str, Any]) -> Markup:
         "" if table["kind"] == "maze" else " States are placed by their distances to the goals (principal components)."
     )
     words = f"seed {table['seed']}, step {table['step']:,}, {len(table['points'])} states, {len(table['goals'])} goals."
-    fallback = tag(
-        "p", "The distance explorer needs JavaScript; everything else on this page does not.", class_="noscript"
-    )
-    inside = [tag("h3", f"{run.view.task}: {run.label}"), tag("p", words + placed, class_="quiet"), fallback]
+    inside = [tag("h3", f"{run.view.task}: {run.label}"), tag("p", words + placed, class_="quiet")]
+    inside.append(_needs_script("The distance explorer"))
     return tag("section", inside, class_="explorer", id=f"explorer-{index}", data_index=index)
 
 
-def _lead(runs: Sequence[Shown], command: str | None) -> Markup:
+def _lead(runs: Sequence[Shown], explorers: Sequence[Explorer], command: str | None, notes: Sequence[str]) -> Markup:
     """What was run, what came out, when, and how this page was made."""
     made = tag("p", "Made by ", tag("code", command), class_="quiet") if command else None
     if not runs:
@@ -181,8 +240,9 @@ def _lead(runs: Sequence[Shown], command: str | None) -> Markup:
     tasks = len({run.view.task for run in runs})
     last = max(run.view.last_change() for run in runs)
     counts = f"{len(runs)} run{'s' * (len(runs) != 1)} on {tasks} task{'s' * (tasks != 1)}, last changed on {last}."
-    sentences = [tag("p", words, class_="result") for words in sections.result_sentences(runs)]
-    return join([tag("p", counts, class_="lead"), sentences, made])
+    words = [*_sentences(runs, explorers), *notes]
+    found = [tag("p", line.replace(" %", "\N{NO-BREAK SPACE}%"), class_="result") for line in words]
+    return join([tag("p", counts, class_="lead"), found, made])
 
 
 def _page(
@@ -190,7 +250,7 @@ def _page(
     lead: Markup,
     parts: Sequence[tuple[str, str, Markup]],
     problems: Sequence[str],
-    explorers: Sequence[Any],
+    shown: dict[str, Any],
 ) -> str:
     navigation = tag("nav", [tag("a", name, href=f"#{anchor}") for anchor, name, _ in parts], aria_label="Sections")
     warnings = None
@@ -202,8 +262,8 @@ def _page(
         tag("header", tag("h1", title), lead, navigation if parts else None),
         tag("main", warnings, [tag("section", tag("h2", name), part, id=anchor) for anchor, name, part in parts]),
         tag("footer", tag("p", f"Made by dualgoal {metadata.version('dualgoal')}. This file needs no other file.")),
-        data(list(explorers), id="explorer-data"),
-        tag("script", asset("report.js")),
+        data(shown, id="page-data"),
+        tag("script", [asset(name) for name in SCRIPTS]),
     ]
     head = [
         tag("meta", charset="utf-8"),

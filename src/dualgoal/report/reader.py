@@ -9,13 +9,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from dualgoal.envs import tasks
+from dualgoal.errors import UserError
 from dualgoal.jsons import Row
 from dualgoal.runs import config, directory, measured
 from dualgoal.runs.config import Run
 from dualgoal.runs.measured import Measured
 from dualgoal.runs.rows import EvalRow, Scores, scores
+
+if TYPE_CHECKING:
+    from dualgoal.envs.lightsout import View
 
 DEEPEST = 8  # levels of nested settings that get names of their own
 MAX_NAMED = 3  # how many foreign files are named before the rest is counted
@@ -50,12 +55,27 @@ class RunView:
 
     @property
     def task(self) -> str:
-        """Name of the dataset."""
-        return self.run.task
+        """What the run was to solve: the name of the dataset, or the puzzle, however the agent sees its boards."""
+        return self.run.task if (view := self.board_view()) is None else f"{tasks.LIGHTSOUT}-{view.puzzle}"
 
     def part(self, kind: Literal["rep", "algo"]) -> str:
-        """Name of the representation or the algorithm."""
-        return config.part_name(kind, getattr(self.run, kind))
+        """Name of the representation or the algorithm. On Lights Out exact distances are a representation too, although
+        the agent gets them in place of observations."""
+        name = config.part_name(kind, getattr(self.run, kind))
+        if kind == "rep" and name == "orig" and (view := self.board_view()) is not None:
+            return "exact distances" if view.ideal else "bits"
+        return name
+
+    def board_view(self) -> "View | None":
+        """How a run on Lights Out sees the boards; None for other tasks."""
+        from dualgoal.envs.lightsout import View  # here, because it needs JAX
+
+        if tasks.family(self.run.task) != tasks.LIGHTSOUT:
+            return None
+        try:
+            return View.parse(self.run.task)
+        except UserError:
+            return None
 
     def scores(self) -> Scores:
         """Success by seed, step and goal, without noise."""
@@ -82,7 +102,7 @@ def read(path: str | Path) -> tuple[RunView | None, list[str]]:
     problems = list(found.problems)
     if found.run is None:
         return None, problems
-    if not found.evaluations:
+    if not found.evaluations and found.run.eval_steps:
         problems.append(f"no evaluation to show ({directory.EVALUATIONS} is missing or empty)")
     if not found.metrics:
         problems.append(f"no losses to show ({directory.METRICS} is missing or empty)")

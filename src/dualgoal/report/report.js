@@ -1,255 +1,62 @@
 "use strict";
-// What needs a script: sorting tables, filtering settings, and the distance explorer.
+// What needs a script: sorting tables and filtering settings; explorer.js and boards.js follow in the same element.
 // Everything is built with DOM calls, never from HTML text, so strings from run directories stay strings.
-(() => {
-  const SVG = "http://www.w3.org/2000/svg";
-  document.body.classList.add("scripted");
+const SVG = "http://www.w3.org/2000/svg";
+document.body.classList.add("scripted");
 
-  function make(parent, name, attributes = {}, text = null) {
-    const svg = parent.namespaceURI === SVG || name === "svg";
-    const node = svg ? document.createElementNS(SVG, name) : document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-    if (text !== null) node.textContent = text;
-    parent.appendChild(node);
-    return node;
-  }
+function make(parent, name, attributes = {}, text = null) {
+  const svg = parent.namespaceURI === SVG || name === "svg";
+  const node = svg ? document.createElementNS(SVG, name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (text !== null) node.textContent = text;
+  parent.appendChild(node);
+  return node;
+}
 
-  // Tables ------------------------------------------------------------------------------------------------------------
+// Tables ------------------------------------------------------------------------------------------------------------
 
-  function sortable(table) {
-    const heads = [...table.tHead.rows[0].cells];
-    heads.forEach((head, column) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = head.textContent;
-      head.textContent = "";
-      head.appendChild(button);
-      button.addEventListener("click", () => {
-        const rising = head.getAttribute("aria-sort") !== "ascending";
-        heads.forEach((other) => other.removeAttribute("aria-sort"));
-        head.setAttribute("aria-sort", rising ? "ascending" : "descending");
-        sortRows(table.tBodies[0], column, rising ? 1 : -1);
-      });
+function sortable(table) {
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.textContent = "";
+    head.appendChild(button);
+    button.addEventListener("click", () => {
+      const rising = head.getAttribute("aria-sort") !== "ascending";
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+      sortRows(table.tBodies[0], column, rising ? 1 : -1);
     });
-  }
+  });
+}
 
-  function sortRows(body, column, sign) {
-    const key = (row) => {
-      const cell = row.cells[column];
-      return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
-    };
-    const order = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
-    [...body.rows].map((row) => [key(row), row]).sort((a, b) => sign * order(a[0], b[0])).forEach(([, row]) => body.appendChild(row));
-  }
-
-  document.querySelectorAll("table.sortable").forEach(sortable);
-  const only = document.getElementById("only-differences");
-  if (only) only.addEventListener("change", () => document.getElementById("settings").classList.toggle("only", only.checked));
-
-  // Colours: viridis from near (dark) to far (bright), as in the pictures of `dualgoal theory` --------------------------
-
-  const STOPS = [[68, 1, 84], [71, 45, 123], [59, 82, 139], [44, 114, 142], [33, 145, 140], [40, 174, 128], [94, 201, 98], [173, 220, 48], [253, 231, 37]];
-
-  function colour(share) {
-    const place = Math.min(Math.max(share, 0), 1) * (STOPS.length - 1);
-    const low = Math.min(Math.floor(place), STOPS.length - 2);
-    const mix = STOPS[low].map((a, i) => Math.round(a + (STOPS[low + 1][i] - a) * (place - low)));
-    return `rgb(${mix.join(", ")})`;
-  }
-
-  // The explorer ------------------------------------------------------------------------------------------------------
-
-  const quantile = (sorted, q) => (sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] : 0);
-  const sortedNumbers = (values) => values.filter((v) => v !== null).sort((a, b) => a - b);
-  const ticks = (end) => {
-    const rough = end / 4, unit = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((m) => m * unit).find((s) => s >= rough * 0.999);
-    return Array.from({ length: Math.floor(end / step + 1e-9) + 1 }, (_, i) => Number((i * step).toPrecision(6)));
+function sortRows(body, column, sign) {
+  const key = (row) => {
+    const cell = row.cells[column];
+    return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
   };
-  const tidy = (value) => (Math.abs(value) >= 10 ? Math.round(value).toLocaleString("en") : value.toFixed(1));
+  const order = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
+  [...body.rows].map((row) => [key(row), row]).sort((a, b) => sign * order(a[0], b[0])).forEach(([, row]) => body.appendChild(row));
+}
 
-  class Explorer {
-    constructor(section, table) {
-      this.table = table;
-      this.goal = -1;
-      this.panels = [];
-      this.peers = [];
-      this.frame();
-      const name = section.querySelector("h3").textContent;
-      const holder = make(section, "div", { class: "panels" });
-      const far = quantile(sortedNumbers(table.learned.flat()), 0.98) || 1;
-      this.addMap(holder, `Learned distance, steps (${name})`, "learned temporal distance", table.learned, far, "steps");
-      if (table.exact) {
-        const end = Math.max(1, ...sortedNumbers(table.exact.flat()).slice(-1));
-        this.addMap(holder, `Shortest path, cells (${name})`, "exact shortest path (breadth-first search)", table.exact, end, "cells");
-        this.addScatter(holder, far, end);
-      }
-      this.addPickers(section);
-      this.choose(0);
-    }
+document.querySelectorAll("table.sortable").forEach(sortable);
+const only = document.getElementById("only-differences");
+if (only) only.addEventListener("change", () => document.getElementById("settings").classList.toggle("only", only.checked));
 
-    frame() {
-      const { points, walls } = this.table;
-      const xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
-      this.left = Math.min(...xs); this.bottom = Math.min(...ys);
-      this.width = Math.max(...xs) - this.left || 1; this.height = Math.max(...ys) - this.bottom || 1;
-      const margin = walls ? 0.4 * this.table.cell : 0.05 * Math.max(this.width, this.height);
-      this.left -= margin; this.bottom -= margin; this.width += 2 * margin; this.height += 2 * margin;
-      this.size = 400;
-      this.unit = this.size / this.width;
-      this.tall = Math.min(Math.max(this.height * this.unit, 160), 600);
-      this.unitY = this.tall / this.height;
-      this.radius = Math.max(3, 0.42 * Math.sqrt((this.size * this.tall) / points.length) * (walls ? 0.72 : 0.45));
-    }
+// Colours: viridis from near (dark) to far (bright), as in the pictures of `dualgoal theory` --------------------------
 
-    place([x, y]) { return [(x - this.left) * this.unit, this.tall - (y - this.bottom) * this.unitY]; }
+// STOPS are nine of viridis' colours.
+const STOPS = [[68, 1, 84], [71, 45, 123], [59, 82, 139], [44, 114, 142], [33, 145, 140], [40, 174, 128], [94, 201, 98], [173, 220, 48], [253, 231, 37]];
 
-    addMap(holder, label, caption, values, end, unit) {
-      const figure = make(holder, "figure");
-      const svg = make(figure, "svg", { class: "map pick", viewBox: `0 0 ${this.size} ${this.tall}`, tabindex: "0", role: "img", "aria-label": label });
-      if (this.table.walls) {
-        make(svg, "rect", { class: "floor", x: 0, y: 0, width: this.size, height: this.tall });
-        for (const [x, y, side] of this.table.walls) {
-          const [px, py] = this.place([x, y + side]);
-          make(svg, "rect", { class: "wall", x: px, y: py, width: side * this.unit + 0.3, height: side * this.unitY + 0.3 });
-        }
-      }
-      const dots = this.table.points.map((point) => {
-        const [cx, cy] = this.place(point);
-        return make(svg, "circle", { class: "state", cx, cy, r: this.radius });
-      });
-      const halo = make(svg, "circle", { class: "goal-halo", r: this.radius + 5, "stroke-width": 6 });
-      const ring = make(svg, "circle", { class: "goal-ring", r: this.radius + 5, "stroke-width": 2.5 });
-      make(figure, "figcaption", {}, caption.charAt(0).toUpperCase() + caption.slice(1));
-      this.addScale(figure, end, unit);
-      this.panels.push({ svg, dots, halo, ring, values, end, label });
-      this.listen(svg);
-    }
+function colour(share) {
+  const place = Math.min(Math.max(share, 0), 1) * (STOPS.length - 1);
+  const low = Math.min(Math.floor(place), STOPS.length - 2);
+  const mix = STOPS[low].map((a, i) => Math.round(a + (STOPS[low + 1][i] - a) * (place - low)));
+  return `rgb(${mix.join(", ")})`;
+}
 
-    addScale(figure, end, unit) {
-      const scale = make(figure, "div", { class: "scale", "aria-hidden": "true" });
-      make(scale, "span", {}, "0");
-      const bar = make(scale, "i");
-      bar.style.background = `linear-gradient(90deg, ${STOPS.map((_, i) => colour(i / (STOPS.length - 1))).join(", ")})`;
-      make(scale, "span", {}, `${tidy(end)} ${unit}`);
-    }
+// What explorer.js and boards.js show -------------------------------------------------------------------------------
 
-    addScatter(holder, far, end) {
-      const figure = make(holder, "figure");
-      const tall = this.tall, wide = this.size, left = 44, bottom = 34;
-      const svg = make(figure, "svg", { class: "map", viewBox: `0 0 ${wide} ${tall}`, role: "img" });
-      const x = (v) => left + (v / end) * (wide - left - 12);
-      const y = (v) => tall - bottom - (Math.min(v, far * 1.05) / (far * 1.05)) * (tall - bottom - 10);
-      for (const v of ticks(far)) {
-        make(svg, "line", { class: "axis", x1: left, x2: wide - 12, y1: y(v), y2: y(v) });
-        make(svg, "text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, String(v));
-      }
-      for (const v of ticks(end)) make(svg, "text", { x: x(v), y: tall - bottom + 16, "text-anchor": "middle" }, String(v));
-      make(svg, "text", { x: (left + wide) / 2, y: tall - 4, "text-anchor": "middle" }, "shortest path, cells");
-      const line = this.table.profile || [];
-      const edge = [...line.map((p) => [x(p[0]), y(p[1])]), ...line.slice().reverse().map((p) => [x(p[0]), y(p[3])])];
-      make(svg, "polygon", { class: "quartiles", points: edge.map((p) => p.join(",")).join(" ") });
-      make(svg, "polyline", { class: "profile", "stroke-width": 2.5, points: line.map((p) => `${x(p[0])},${y(p[2])}`).join(" ") });
-      const dots = this.table.points.map(() => make(svg, "circle", { class: "seen", r: 3.2 }));
-      const all = this.table.correlation;
-      make(figure, "figcaption", {}, `Learned steps against exact cells: line and band are median and quartiles over all goals (rank correlation ${all === null ? "undefined" : all.toFixed(2)}), dots are the chosen goal`);
-      this.scatter = { svg, dots, x, y };
-    }
-
-    addPickers(section) {
-      const row = make(section, "div", { class: "pickers" });
-      const id = `${section.id}-goal`;
-      make(row, "label", { for: id }, "Goal");
-      this.slider = make(row, "input", { type: "range", id, min: 0, max: this.table.goals.length - 1, step: 1, value: 0 });
-      this.slider.addEventListener("input", () => this.choose(Number(this.slider.value)));
-      this.said = make(section, "p", { class: "said", role: "status", "aria-live": "polite" });
-    }
-
-    listen(svg) {
-      const pick = (event) => {
-        const box = svg.getBoundingClientRect();
-        const x = ((event.clientX - box.left) / box.width) * this.size, y = ((event.clientY - box.top) / box.height) * this.tall;
-        this.choose(this.nearest(x, y));
-      };
-      svg.addEventListener("pointermove", (event) => { if (event.pointerType === "mouse" || event.buttons) pick(event); });
-      svg.addEventListener("pointerdown", pick);
-      const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-      svg.addEventListener("keydown", (event) => {
-        if (moves[event.key]) this.choose(this.towards(moves[event.key]));
-        else if (event.key === "Home") this.choose(0);
-        else if (event.key === "End") this.choose(this.table.goals.length - 1);
-        else return;
-        event.preventDefault();
-      });
-    }
-
-    at(index) { return this.place(this.table.points[this.table.goals[index]]); }
-
-    nearest(x, y) {
-      const gap = (i) => { const [gx, gy] = this.at(i); return (gx - x) ** 2 + (gy - y) ** 2; };
-      return this.table.goals.map((_, i) => i).reduce((best, i) => (gap(i) < gap(best) ? i : best), 0);
-    }
-
-    // The next goal in a direction: near, and not much to the side.
-    towards([dx, dy]) {
-      const [x, y] = this.at(this.goal);
-      let best = this.goal, least = Infinity;
-      this.table.goals.forEach((_, i) => {
-        const [gx, gy] = this.at(i);
-        const along = (gx - x) * dx + (gy - y) * dy, aside = Math.abs((gx - x) * dy) + Math.abs((gy - y) * dx);
-        const cost = along + 2.5 * aside;
-        if (along > 1 && cost < least) { best = i; least = cost; }
-      });
-      return best;
-    }
-
-    // Runs that were sampled at the same states move together, so that they can be compared.
-    follows(other) {
-      return other !== this && other.table.task === this.table.task && String(other.table.points) === String(this.table.points)
-        && String(other.table.goals) === String(this.table.goals);
-    }
-
-    choose(index) {
-      if (index === this.goal) return;
-      this.goal = index;
-      this.peers.forEach((peer) => peer.choose(index));
-      this.slider.value = index;
-      const [gx, gy] = this.at(index);
-      const words = this.words(index);
-      for (const panel of this.panels) {
-        const row = panel.values[index];
-        panel.dots.forEach((dot, i) => dot.setAttribute("fill", row[i] === null ? "transparent" : colour(row[i] / panel.end)));
-        for (const mark of [panel.halo, panel.ring]) { mark.setAttribute("cx", gx); mark.setAttribute("cy", gy); }
-        panel.svg.setAttribute("aria-label", `${panel.label}. ${words}`);
-      }
-      if (this.scatter) this.moveScatter(index);
-      this.said.textContent = words;
-      this.slider.setAttribute("aria-valuetext", words);
-    }
-
-    moveScatter(index) {
-      const { svg, dots, x, y } = this.scatter;
-      dots.forEach((dot, i) => {
-        const exact = this.table.exact[index][i], learned = this.table.learned[index][i];
-        dot.setAttribute("visibility", exact === null || learned === null ? "hidden" : "visible");
-        // Cells are whole numbers: a fixed sideways shift per state keeps dots from hiding each other.
-        if (exact !== null && learned !== null) { dot.setAttribute("cx", x(exact) + (((i * 37) % 11) - 5)); dot.setAttribute("cy", y(learned)); }
-      });
-      svg.setAttribute("aria-label", `Learned distance against shortest path. ${this.words(index)}`);
-    }
-
-    words(index) {
-      const values = sortedNumbers(this.table.learned[index]);
-      const [x, y] = this.table.points[this.table.goals[index]];
-      const where = this.table.kind === "maze" ? ` at x ${x.toFixed(1)}, y ${y.toFixed(1)}` : "";
-      let words = `Goal ${index + 1} of ${this.table.goals.length}${where}: half of the states are within ${tidy(quantile(values, 0.5))} steps, the farthest ${tidy(values.length ? values[values.length - 1] : 0)} away.`;
-      const one = this.table.correlations ? this.table.correlations[index] : null;
-      if (one !== null && one !== undefined) words += ` Rank correlation with the shortest path: ${one.toFixed(2)}.`;
-      return words;
-    }
-  }
-
-  const tables = JSON.parse(document.getElementById("explorer-data").textContent);
-  const explorers = [...document.querySelectorAll("section.explorer")].map((section) => new Explorer(section, tables[Number(section.dataset.index)]));
-  explorers.forEach((one) => { one.peers = explorers.filter((other) => one.follows(other)); });
-})();
+const PAGE = JSON.parse(document.getElementById("page-data").textContent);

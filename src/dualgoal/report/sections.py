@@ -8,6 +8,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,11 @@ from dualgoal.report.curves import Named, chart
 from dualgoal.report.html import Markup, join, tag
 from dualgoal.report.reader import RunView, flat
 from dualgoal.runs import measured
-from dualgoal.runs.rows import success_by_seed
+from dualgoal.runs.episodes import POSTER
+from dualgoal.runs.rows import Scores, success_by_seed
 
 FILM_LIMIT = 24 << 20  # bytes of video in one page
+POSTER_LIMIT = 1 << 20  # bytes of a film's first frame
 MAX_POINTS = 200  # of a loss curve
 LARGEST = 1e15  # numbers of a damaged file that are larger are not drawn
 
@@ -42,16 +45,19 @@ class Shown:
 def results(runs: Sequence[Shown]) -> Markup:
     """One row per run."""
     any_paper = any(run.paper for run in runs)
-    heads = ["task", "run", "steps", "seeds", "success", "95 % interval"] + ["paper"] * any_paper
+    heads = ["run", "success", "95 % interval"] + ["paper"] * any_paper + ["steps", "seeds"]
     rows = [_result_row(run, any_paper) for run in runs]
-    return table(heads, rows, caption="Success in percent at the end of each run")
+    words = (
+        "Success in percent: mean over goals and the last evaluations (up to three), ± standard deviation over seeds"
+    )
+    return table(heads, rows, caption=words)
 
 
 def _result_row(run: Shown, any_paper: bool) -> list[Markup]:
     values = run.view.scores().per_seed()
     trained = max((row["step"] for row in run.view.metrics if abs(row["step"]) < LARGEST), default=0)
     steps = max(run.view.scores().counted(), default=trained)
-    cells = [cell(run.view.task), cell(run.label), cell(f"{steps:,}", steps), cell(len(values), len(values))]
+    cells = [cell(_both(run))]
     if values.size:
         mean, std = stats.mean_std(values)
         interval = stats.bootstrap([values], stats.mean_of_tasks, np.random.default_rng(0))
@@ -62,20 +68,30 @@ def _result_row(run: Shown, any_paper: bool) -> list[Markup]:
         cells += [cell("not evaluated", -1), cell("", -1)]
     if any_paper:
         cells.append(cell(formats.number(run.paper, "–").replace("±", " ± "), run.paper[0] if run.paper else -1))
-    return cells
+    seeds = len(values) or len(run.view.run.seeds)
+    return [*cells, cell(f"{steps:,}", steps), cell(seeds, seeds)]
 
 
 def result_sentences(runs: Sequence[Shown]) -> list[str]:
-    """For each task, what the runs reach, the best first."""
+    """For each task, what the runs reach, the best first, and what these numbers are means of."""
     out = []
     for task in dict.fromkeys(run.view.task for run in runs):
-        means = {run.label: run.view.scores().per_seed() for run in runs if run.view.task == task}
-        ordered = sorted([(v.mean(), label) for label, v in means.items() if v.size], key=lambda pair: -pair[0])
+        found = {run.label: run.view.scores() for run in runs if run.view.task == task}
+        found = {label: scores for label, scores in found.items() if scores.counted()}
+        ordered = sorted([(s.per_seed().mean(), label) for label, s in found.items()], key=lambda pair: -pair[0])
         if ordered:
             reached = [f"{label} reaches {mean:.0f} % success" for mean, label in ordered[:1]]
             reached += [f"{label} {mean:.0f} %" for mean, label in ordered[1:]]
-            out.append(f"On {task}, {', '.join(reached)}.")
+            out.append(f"On {task}, {', '.join(reached)} ({_means_of(list(found.values()))}).")
     return out
+
+
+def _means_of(found: Sequence[Scores]) -> str:
+    """Over what the scores of these runs are averaged."""
+    same = lambda counts: f"{counts[0]} " if len(set(counts)) == 1 else ""
+    goals, seeds = same([len(s.goals) for s in found]), same([len(s.per_seed()) for s in found])
+    last = same([len(s.counted()) for s in found])
+    return f"mean over {goals}goals, {seeds}seeds and the last {last}evaluations"
 
 
 def cell(content: Any, value: Any = None, **attributes: Any) -> Markup:
@@ -95,7 +111,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Markup]], *, caption: st
     head = tag("thead", tag("tr", names))
     body = tag("tbody", [tag("tr", list(row)) for row in rows])
     frame = {"class_": "frame", "tabindex": 0, "role": "region", "aria_label": caption}
-    return tag("div", tag("table", tag("caption", caption), head, body, class_=class_), **frame)
+    return tag("div", tag("table", tag("caption", tag("span", caption)), head, body, class_=class_), **frame)
 
 
 def curves(runs: Sequence[Shown]) -> Markup:
@@ -123,9 +139,10 @@ def per_goal(runs: Sequence[Shown]) -> Markup:
     for run in runs:
         scores = run.view.scores()
         means = dict(zip(scores.goals, _mean(scores.per_goal()), strict=True))
-        rows.append([cell(run.view.task), cell(run.label), *(_bar(means.get(goal)) for goal in goals)])
-    heads = ["task", "run", *(f"goal {goal}" for goal in goals)]
-    return table(heads, rows, caption="Success on each evaluation goal, percent, mean over seeds")
+        rows.append([cell(_both(run)), *(_bar(means.get(goal)) for goal in goals)])
+    heads = ["run", *(f"goal {goal}" for goal in goals)]
+    words = "Success on each evaluation goal in percent: mean over seeds and the last evaluations (up to three)"
+    return table(heads, rows, caption=words)
 
 
 def measured_later(runs: Sequence[Shown]) -> Markup:
@@ -137,11 +154,11 @@ def measured_later(runs: Sequence[Shown]) -> Markup:
             spread = f" ± {values.std():.0f}" if len(values) > 1 else ""
             episodes = sum(row.episodes for row in found)
             rows.append([
-                cell(run.view.task), cell(run.label), cell(f"{step:,}", step), cell(len(values), len(values)),
-                cell(tag("strong", f"{values.mean():.0f}{spread}"), float(values.mean())),
+                cell(_both(run)), cell(tag("strong", f"{values.mean():.0f}{spread}"), float(values.mean())),
                 cell(f"{episodes:,}", episodes), cell(conditions.words or "as in training"),
+                cell(f"{step:,}", step), cell(len(values), len(values)),
             ])  # fmt: skip
-    heads = ["task", "run", "step", "seeds", "success", "episodes", "options of eval"]
+    heads = ["run", "success", "episodes", "options of eval", "step", "seeds"]
     return table(heads, rows, caption="Success in percent, as dualgoal eval found it after training")
 
 
@@ -226,7 +243,8 @@ def configurations(runs: Sequence[Shown]) -> Markup:
         rows.append(tag("tr", cells, class_="differs" if differs else "same"))
     head = tag("thead", tag("tr", tag("th", "setting", scope="col"), [tag("th", _both(r), scope="col") for r in runs]))
     caption = f"Configuration and provenance; {differing} of {len(rows)} settings differ"
-    body = tag("table", tag("caption", caption), head, tag("tbody", rows), class_="settings", id="settings")
+    shown = tag("caption", tag("span", caption))
+    body = tag("table", shown, head, tag("tbody", rows), class_="settings", id="settings")
     box = tag(
         "label", tag("input", type="checkbox", id="only-differences"), " show only differences", class_="control script"
     )
@@ -262,20 +280,34 @@ def films(runs: Sequence[Shown], problems: list[str]) -> Markup | None:
                 problems.append(f"{run.view.path}: {path.name} left out, {limit}")
                 continue
             left -= len(content)
-            figures.append(_film(f"{run.view.task}, {run.label}: {path.stem}", content))
+            figures.append(_film(f"{run.view.task}, {run.label}: {path.stem}", content, _poster(path)))
     return tag("div", figures, class_="films") if figures else None
 
 
-def _film(name: str, content: bytes) -> Markup:
-    source = "data:video/mp4;base64," + base64.b64encode(content).decode()
+def _poster(film: Path) -> str | None:
+    """The first frame, which is written next to a film."""
+    try:
+        return _inside("image/jpeg", read_bytes(film.with_suffix(POSTER), POSTER_LIMIT))
+    except (OSError, UserError):
+        return None
+
+
+def _inside(kind: str, content: bytes) -> str:
+    """A file as part of the page."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _film(name: str, content: bytes, poster: str | None) -> Markup:
     options: dict[str, Any] = {
+        "src": _inside("video/mp4", content),
+        "poster": poster,
         "controls": True,
         "muted": True,
         "loop": True,
         "playsinline": True,
         "preload": "metadata",
     }
-    return tag("figure", tag("video", src=source, aria_label=name, **options), tag("figcaption", name))
+    return tag("figure", tag("video", aria_label=name, **options), tag("figcaption", name))
 
 
 def paper_number(cells: Sequence[PlannedRun]) -> Number | None:

@@ -19,6 +19,7 @@ from dualgoal.files import replacing, require_no_link
 
 BLOCK = 5  # episodes that share one call of the policy; part of the protocol, see above
 VIDEO_EPISODE = 900_000  # the number of the filmed episode, which is never one that counts
+POSTER = ".jpg"  # of a film: the same name with this ending
 FRAMES = 300  # of a film at most, or nearly so: ten seconds
 
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
@@ -111,7 +112,8 @@ def next_to_goal(info: dict[str, Any], frame: np.ndarray) -> np.ndarray:
 
 
 def write_video(path: Path, frames: list[np.ndarray]) -> None:
-    """An mp4 of 30 frames a second. The encoder is started directly: imageio would fork a process full of threads."""
+    """An mp4 of 30 frames a second, and its first frame as a picture to show before it is played. The encoder is
+    started directly: imageio would fork a process full of threads."""
     ffmpeg = imports.optional("imageio_ffmpeg", "video", "a film")
     require_no_link(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +123,9 @@ def write_video(path: Path, frames: list[np.ndarray]) -> None:
     command = [ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *raw, *coded]
     pictures = [np.ascontiguousarray(f[:height, :width], np.uint8) for f in frames]
     content = b"".join(picture.tobytes() for picture in pictures)
-    with replacing(path) as temporary:
-        done = subprocess.run([*command, "-f", "mp4", str(temporary)], input=content, capture_output=True)
+    with replacing(path) as temporary, replacing(path.with_suffix(POSTER)) as still:
+        first = ["-frames:v", "1", "-c:v", "mjpeg", "-q:v", "3", "-f", "mjpeg", str(still)]
+        outputs = ["-f", "mp4", str(temporary), *first]
+        done = subprocess.run([*command, *outputs], input=content, capture_output=True)
         if done.returncode:
             raise UserError(f"{path}: not written ({done.stderr.decode(errors='replace').strip()[-200:]})")
