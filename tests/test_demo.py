@@ -35,7 +35,7 @@ def here(todo, say):
 def made(tmp_path_factory, quick_compile):
     """The folder of a tiny demo and what it printed."""
     out = tmp_path_factory.mktemp("demo")
-    whole = demo.parts(out)
+    whole = demo.parts(out, print)
     assert [part.settings for part in whole] == [demo.GAME, demo.GAME, demo.MAZE]
     small = [(GAME, 20), (GAME, 20), (MAZE, 2)]
     todo = [
@@ -64,6 +64,13 @@ def test_terminal_and_report_say_the_same(made):
     assert "mean over 5 goals, 1 seeds and the last 2 evaluations" in said.replace("\n", " ")
     assert "118 pairs of a start and a goal within 3 steps" in said.replace("\n", " ")  # 2 x 60 without start = goal
     assert f"dualgoal demo --out {out}" in top and "<aside" not in page  # nothing was left out
+
+
+def test_without_the_simulator_lights_out_remains(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    said: list[str] = []
+    assert [part.rep for part in demo.parts(tmp_path, said.append)] == ["ideal", "orig"]
+    assert "needs OGBench: pip install" in said[0]
 
 
 def test_both_ways_to_see_a_board_share_a_chart(made):

@@ -6,6 +6,7 @@ do not make a contest of it. Where the learned representation wins takes hours o
 row files. None of these settings are the paper's.
 """
 
+import importlib.util
 import json
 import os
 import textwrap
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dualgoal import imports
 from dualgoal.cli.verb import Verb
 from dualgoal.files import write_atomic
 
@@ -34,6 +36,9 @@ LEARNED = ("cube-single-play-v0", "scene-play-v0", "cube-double-play-v0")
 TABLE = "state_gcivl"
 TRY = f"dualgoal train {LEARNED[0]} --rep dual --algo gcivl --out runs/cube"
 SECONDS = 6 * 3600.0  # before a part counts as hanging: a machine may be slow
+
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -80,15 +85,14 @@ class Part:
             distances.save(self.path, data=self.data)
 
 
-def parts(out: Path) -> list[Part]:
-    return [
-        Part("Lights Out, exact distances", out / "exact", "ideal", GAME, episodes=40_000),
-        Part("Lights Out, bits", out / "bits", "orig", GAME, episodes=40_000),
-        Part(f"{TASK}, Dual + GCIVL", out / "maze", None, MAZE, data=out / "data"),
-    ]
-
-
-Say = Callable[[str], None]
+def parts(out: Path, say: Say) -> list[Part]:
+    """The three runs, or two where the simulator of the maze is not installed."""
+    games = [("Lights Out, exact distances", "exact", "ideal"), ("Lights Out, bits", "bits", "orig")]
+    todo = [Part(name, out / folder, rep, GAME, episodes=40_000) for name, folder, rep in games]
+    if importlib.util.find_spec("ogbench") is None:
+        say(f"without the maze, which needs OGBench: {imports.install('ogbench')}")
+        return todo
+    return [*todo, Part(f"{TASK}, Dual + GCIVL", out / "maze", None, MAZE, data=out / "data")]
 
 
 def carry_out(part: Part) -> None:
@@ -131,7 +135,7 @@ def run_demo(out: Path, todo: Sequence[Part] | None = None, carry_out: Callable[
 
     began = time.monotonic()
     say = lambda text: print(f"[{time.monotonic() - began:4.0f} s] {text}", flush=True)
-    todo = parts(out) if todo is None else todo
+    todo = parts(out, say) if todo is None else todo
     say(f"training {len(todo)} runs at the same time: {', '.join(part.name for part in todo)}")
     carry_out(todo, say)
     notes = [where_learned_distances_win(RESULTS), f"Train one of these: {TRY}"]
