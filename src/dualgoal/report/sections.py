@@ -136,7 +136,7 @@ def per_goal(runs: Sequence[Shown]) -> Markup:
     """Mean success on each evaluation goal, as numbers over bars."""
     goals = sorted({goal for run in runs for goal in run.view.scores().goals})
     rows = []
-    for run in runs:
+    for run in (r for r in runs if r.view.evaluations):
         scores = run.view.scores()
         means = dict(zip(scores.goals, _mean(scores.per_goal()), strict=True))
         rows.append([cell(_both(run)), *(_bar(means.get(goal)) for goal in goals)])
