@@ -17,8 +17,8 @@ import dualgoal
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SHIPPED = [
-    "src", "docs", "examples", "tests", "tools", "results", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md",
-    "CITATION.cff", "CONTRIBUTING.md", "Makefile", "mkdocs.yml",
+    "src", "docs", "examples", "tests", "tools", "results", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE",
+    "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "Makefile", "mkdocs.yml",
 ]  # fmt: skip
 
 
