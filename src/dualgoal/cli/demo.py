@@ -146,7 +146,13 @@ def run_demo(out: Path, todo: Sequence[Part] | None = None, carry_out: Callable[
     found = page.sentences(paths)
     print(summary([*found, *notes]))
     say(f"open {report}")
-    record = {"command": f"dualgoal demo --out {out}", "sentences": found, "notes": notes, "game": GAME, "maze": MAZE}
+    record: dict[str, Any] = {
+        "command": f"dualgoal demo --out {out}",
+        "sentences": found,
+        "notes": notes,
+        "game": GAME,
+        "maze": MAZE,
+    }
     record |= {"seconds": round(time.monotonic() - began), "cpu_seconds": round(sum(os.times()[:4]))}
     write_atomic(out / "summary.json", (json.dumps(record, indent=1) + "\n").encode())
     return report
