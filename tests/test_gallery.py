@@ -29,5 +29,5 @@ def test_pictures_are_written(tmp_path):
 
 def test_a_file_is_not_a_folder(tmp_path):
     (tmp_path / "taken").write_text("")
-    with pytest.raises(UserError, match="cannot be used as a folder"):
+    with pytest.raises(UserError, match="cannot be made a folder"):
         pictures.draw_pictures(tmp_path / "taken")

@@ -30,7 +30,7 @@ ALLOWED = {  # a folder, or a module at the top, may import itself and what stan
     "envs": "errors files imports",
     "data": "envs files imports jsons machine progress errors",
     "collect": "data envs files imports jsons machine progress workers errors",
-    "theory": "errors imports",
+    "theory": "errors files imports",
     "runs": f"{METHOD} collect data envs files imports jsons machine progress workers errors",
     "engine": "runs files jsons machine errors __init__",  # of the package: its version, compared between machines
     "paper": f"{METHOD} engine runs collect data envs files imports jsons machine progress theory errors",

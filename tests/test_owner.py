@@ -2,12 +2,15 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
 import pytest
 
 from dualgoal.errors import UserError
+from dualgoal.files import remove_leftovers
 from dualgoal.runs import directory, owner
 from dualgoal.runs.owner import Owner, Status
 from tiny import dualgoal, flags, make_data, record, tiny_run
@@ -45,6 +48,43 @@ def test_an_owner_on_another_machine_without_signs_of_life_is_replaced(tmp_path)
     assert held.took_over and owner.read_owner(tmp_path).pid == os.getpid()
     held.release("finished")
     assert owner.read_owner(tmp_path) is None and owner.read_status(tmp_path).state == "finished"
+
+
+def test_what_a_process_leaves_that_was_killed_when_it_was_done_is_removed(tmp_path):
+    put(tmp_path, Owner("abc", owner.platform.node(), 7))
+    (tmp_path / "lock").write_text("process 7")
+    owner.tidy(tmp_path)
+    assert not (tmp_path / "owner.json").exists() and not (tmp_path / "lock").exists()
+    held = owner.acquire(tmp_path)
+    owner.tidy(tmp_path)
+    held.check()
+    held.release("finished")
+    put(tmp_path, OTHER)
+    owner.tidy(tmp_path)
+    assert owner.read_owner(tmp_path) == OTHER
+
+
+@pytest.mark.parametrize("status", ['{"every": 1e300}', '{"every": -1}', '{"time": -1e300}', "[" * 10_000])
+def test_a_damaged_sign_of_life_is_none(tmp_path, status):
+    put(tmp_path, OTHER, time=time.time())
+    whole = owner.json.loads((tmp_path / "status.json").read_text())
+    damaged = status if status.startswith("[") else owner.json.dumps(whole | owner.json.loads(status))
+    (tmp_path / "status.json").write_text(damaged)
+    assert owner.read_status(tmp_path) is None
+    held = owner.acquire(tmp_path)  # nobody has been heard of while it watched
+    held.release("finished")
+    assert held.took_over
+
+
+def test_what_a_killed_sign_of_life_leaves_is_removed(tmp_path):
+    held = owner.acquire(tmp_path)
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    left = tmp_path / f".status.json.{held._owner.token}.{child.pid}.tmp"
+    left.write_text("{")
+    remove_leftovers(tmp_path)
+    held.release("finished")
+    assert not left.exists()
 
 
 def test_a_clock_that_is_late_does_not_make_an_owner_dead(tmp_path, monkeypatch):

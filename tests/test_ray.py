@@ -1,5 +1,7 @@
 """Runs on a Ray cluster of this machine: a node is lost in mid-run, and nothing else is."""
 
+import ast
+import functools
 import os
 import sys
 import threading
@@ -13,7 +15,7 @@ from dualgoal.engine.items import Item, Placement
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs, sweep
 from dualgoal.paper.jobs import Means
-from dualgoal.runs import directory, owner
+from dualgoal.runs import directory, memory, owner
 from tiny import SWEEP, make_data, record
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'dualgoal[ray]')")
@@ -66,6 +68,31 @@ def test_what_is_wrong_is_one_line_before_anything_is_trained(cluster, tmp_path,
     monkeypatch.undo()
     monkeypatch.setattr(sites, "look", lambda nonce: look(sites.Nonce("/nowhere/at/all", nonce.content)))
     assert "does not see" in problem(f"ray:{address}")
+
+
+def note_devices(folder, name, workers):
+    """Stands for a run on a GPU: what JAX would find when it first touches the device."""
+    seen = [os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", memory.FRACTION)]
+    (folder / name).write_text(repr((*seen, workers)))
+
+
+def test_gpus_and_shares_of_them(cluster, tmp_path):
+    """GPUs that only Ray believes in: which a run sees, and the share of their memory that JAX is told to take."""
+    node = cluster[0].add_node(num_cpus=4, num_gpus=2, object_store_memory=80 * 2**20)
+    try:
+
+        def seen(gpus, count):
+            call = functools.partial(note_devices, tmp_path)
+            items = [Item(name, tmp_path / name, functools.partial(call, name)) for name in map(str, range(count))]
+            engine = jobs.choice.engine(f"ray:{cluster[0].address}", tmp_path, Placement(gpus=gpus))
+            assert all(end.problem is None for end in engine.execute(items, lambda text: None))
+            return sorted(ast.literal_eval((tmp_path / item.name).read_text()) for item in items)
+
+        assert seen(2, 1) == [("0,1", None, 3)]  # two GPUs, over which the loop splits the seeds
+        assert {device for device, *_ in seen(0.5, 4)} <= {"0", "1"}
+        assert {(share, workers) for _, share, workers in seen(0.5, 1)} == {("0.450", 1)}
+    finally:
+        cluster[0].remove_node(node)
 
 
 def test_a_lost_node_costs_time_and_no_result(cluster, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from dualgoal.cli.main import main
 from dualgoal.paper import results_page, row_files, settings, tables
 from dualgoal.runs import config
 from run_files import rows, write_run
@@ -68,6 +69,18 @@ def test_a_bad_run_costs_only_itself(tmp_path):
     names = [path.name for path in results_page.collect(tmp_path / "runs", tmp_path / "results", said.append)]
     assert names == ["scene-play-v0.dual.1000.json"] and len(said) == 2
     assert "config: left out: " in said[0] and "rows: left out: " in said[1] and "line 101: " in said[1]
+
+
+def test_a_bad_row_file_costs_only_itself(tmp_path, capsys):
+    folder, page = tmp_path / "results", tmp_path / "page.md"
+    for name, rep in (("a", "dual"), ("b", "orig")):
+        make(tmp_path / "runs" / name, settings.preset("scene-play-v0", rep, "crl", **RUN), 9)
+    bad, good = results_page.collect(tmp_path / "runs", folder)
+    bad.write_text("[" * 100_000)
+    assert main(["results", "--folder", str(folder), "--out", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert f"left out: {bad}: not a row file (is nested too deeply)" in out and out.count("left out") == 1
+    assert good.name in page.read_text() and bad.name not in page.read_text()
 
 
 def test_lights_out_runs_are_found_under_both_views(tmp_path):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import parity_weights
 from jax import random
+from parity_hiql import OnRawGoals
 
 from dualgoal import algos, reps
 from dualgoal.agent import Agent
@@ -33,6 +34,8 @@ TERMS = {
     "value/loss": ("value/value_loss", "critic/contrastive_loss"),
     "critic/loss": ("critic/critic_loss",),
     "actor/loss": ("actor/actor_loss",),
+    "low/loss": ("low_actor/actor_loss",),
+    "high/loss": ("high_actor/actor_loss",),
     "rep/value_loss": ("rep/value_loss",),
     "rep/critic_loss": ("rep/critic_loss",),
     "rep/forward": ("byol/forward_loss",),
@@ -73,7 +76,8 @@ class Case:
 
     def agent(self) -> Agent:
         sizes = {"hidden": HIDDEN, **({"latent": LATENT} if self.algo == "crl" else {})}
-        algo = algos.ALGOS[self.algo](**sizes, **self.algo_options)
+        make = OnRawGoals if self.algo == "hiql" else algos.ALGOS[self.algo]
+        algo = make(**sizes, **self.algo_options)
         sizes = {} if self.rep == "orig" else {"hidden": HIDDEN, "dim": LATENT}
         rep = reps.REPS[self.rep](**sizes, **self.rep_options)
         options = {"discount": 0.97, "batch_size": ROWS, **self.spec_options}
@@ -81,13 +85,14 @@ class Case:
 
 
 def ogbench_cases() -> list[Case]:
-    """Every algorithm of ours that OGBench has, with the goal itself as its representation."""
+    """Every algorithm of ours that OGBench has, with the goal itself as its representation; HIQL with its own."""
     awr = {"algo_options": {"actor": "awr"}, "theirs_options": {"actor_loss": "awr"}}
     cases = [Case(name, name) for name in ("gcivl", "gciql", "crl", "gcbc")]
     cases += [Case("gciql", "gciql", **awr)]
     cases += [Case(name, name, discrete=True) for name in ("gcivl", "gcbc")]
     cases += [Case("gciql", "gciql", discrete=True, **awr)]
     cases += [Case(name, name, kind="pixels") for name in ("gcivl", "gciql", "crl", "gcbc")]
+    cases += [Case("hiql", "hiql", "hiql_phi", discrete=discrete) for discrete in (False, True)]
     cases += [Case("gcivl", "gcivl", theirs_options={"expectile": 0.89}, control="gcivl, expectile 0.9 against 0.89")]
     late = {"spec_options": {"ema_before_update": False}, "control": "gcivl, targets follow one step earlier"}
     return [*cases, Case("gcivl", "gcivl", **late)]
@@ -121,7 +126,8 @@ def config_for(case: Case, agent: Agent, config: Any) -> Any:
     algo, rep = agent.algo, agent.rep
     ours = {
         **dict.fromkeys(("value_hidden_dims", "actor_hidden_dims", "rep_hidden_dims", "vib_hidden_dims"), HIDDEN),
-        **dict.fromkeys(("latent_dim", "goalrep_dim"), LATENT),
+        **dict.fromkeys(("latent_dim", "goalrep_dim", "rep_dim"), LATENT),
+        **({"low_alpha": algo.alpha_low, "high_alpha": algo.alpha_high} if case.algo == "hiql" else {}),
         **{"discount": agent.spec.discount, "tau": agent.spec.tau, "lr": agent.spec.lr, "discrete": case.discrete},
         **{name: getattr(algo, name) for name in ("expectile", "alpha") if hasattr(algo, name)},
         **({"rep_expectile": rep.expectile} if hasattr(rep, "expectile") else {}),
@@ -186,8 +192,9 @@ def make_batch(case: Case, agent: Agent, rng: np.random.Generator) -> tuple[Batc
     if isinstance(by_role.get("rep"), Frames):
         names = ("rep_init_obs", "rep_k_obs", "rep_k+1_obs", "rep_final_obs")
         theirs |= dict(zip(names, by_role.pop("rep"), strict=True))
+    names = {"low": "low_actor_goals", "high": "high_actor_goals", "waypoint": "high_actor_targets"}  # of HIQL
     for role, goals in by_role.items():
-        theirs[f"{role}_goals"] = goals.g
+        theirs[names.get(role, f"{role}_goals")] = goals.g
     judged = by_role.get("value", by_role.get("rep"))  # without a value loss, a representation's goals have this name
     if judged is not None:
         theirs |= {"value_goals": judged.g, "rewards": judged.success - 1, "masks": 1 - judged.success}
@@ -295,8 +302,11 @@ def compare_losses(
 
 def compare_actions(case: Case, agent: Agent, state: Any, theirs: Any, batch: Batch) -> float:
     """What both do at temperature 0; actions that are numbers must be equal."""
-    goals = batch.draws[agent.draw_of["actor"]].g
-    ours = jax.jit(agent.act)(state.params, batch.s, goals, random.key(0))
+    goals = batch.draws[agent.draw_of["high" if case.algo == "hiql" else "actor"]].g
+    if isinstance(agent.algo, OnRawGoals):
+        ours = agent.algo.act_towards(state.params.algo, batch.s, goals, random.key(0), agent.algo_spec)
+    else:
+        ours = jax.jit(agent.act)(state.params, batch.s, goals, random.key(0))
     others = theirs.sample_actions(batch.s, goals, seed=random.key(0), temperature=0.0)
     return float((ours != others).any()) if case.discrete else difference(ours, others)
 

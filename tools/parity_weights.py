@@ -101,6 +101,8 @@ def rep_modules(rep: Any, nets: Any) -> Tree:
         case reps.BYOL():
             names = {"phi": nets.phi, "psi_f": nets.forward, "psi_b": nets.backward}
             return {name: mlp(net.mlp) for name, net in names.items()}
+        case reps.HIQLPhi():
+            return {"goal_rep": {"layers_0": mlp(nets.phi.mlp)}}
         case reps.Orig():
             return {}
     raise TypeError(f"{type(rep).__name__} has no counterpart")
@@ -114,7 +116,10 @@ def algo_modules(algo: Any, nets: Any, discrete: bool) -> Tree:
     critic = getattr(nets, "critic", None)
     if critic is not None:
         tree["critic"] = bilinear(critic.state, critic.goal) if isinstance(algo, algos.CRL) else value(critic)
-    if nets.actor is not None:
+    for name in ("low", "high"):  # of HIQL, whose waypoints are never discrete
+        if getattr(nets, name, None) is not None:
+            tree[f"{name}_actor"] = actor(getattr(nets, name), discrete and name == "low")
+    if getattr(nets, "actor", None) is not None:
         tree["actor_flow" if isinstance(nets.actor, Flow) else "actor"] = actor(nets.actor, discrete)
     return tree
 

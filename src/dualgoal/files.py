@@ -307,5 +307,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         return tomllib.loads(read_bytes(path, TOML_LIMIT, follow=True).decode())
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; give a TOML file with {what}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also of numbers with 5,000 digits, and of deep lists
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"{path}: not TOML ({error}); expected {what}") from error

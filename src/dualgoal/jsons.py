@@ -118,6 +118,17 @@ def read(path: Path, *, limit: int = FILE_LIMIT, follow: bool = False) -> Any:
     return decode(files.read_bytes(path, limit, follow=follow), f"{path}:")
 
 
+def readable(paths: Iterable[Path], load: Callable[[Path], T], say: Callable[[str], None]) -> list[T]:
+    """What `load` makes of the files that it can read; the others are named and left out."""
+    found = []
+    for path in paths:
+        try:
+            found.append(load(path))
+        except UserError as error:
+            say(f"left out: {error}")
+    return found
+
+
 def read_rows(path: Path, parse: Callable[[Any, str], T]) -> list[T]:
     """All rows of a file, each made by `parse(value, where)`; a damaged line is an error that names it.
 

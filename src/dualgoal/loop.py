@@ -96,7 +96,7 @@ class TrainingLoop:
 
         return shared
 
-    @property
+    @functools.cached_property
     def template(self) -> State:
         """The state's shapes, without allocating it."""
         return jax.eval_shape(jax.vmap(self.agent.init), self.keys)

@@ -11,6 +11,8 @@ there was one.
 """
 
 import argparse
+import os
+import resource
 import shlex
 import sys
 import tempfile
@@ -22,6 +24,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tests"), str(HERE)]  # the small runs that the tests use too
+# Every child compiles the same few small programs: keep all of them, from the first on.
+KEEP = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Outcome:
     how: str = ""
 
 
-Attack = Callable[[Path, int, int | None, list[str]], Iterator[Outcome]]
+Attack = Callable[[Path, int, range, list[str]], Iterator[Outcome]]
 
 
 def attacks() -> dict[str, Attack]:
@@ -47,14 +51,15 @@ def attacks() -> dict[str, Attack]:
 
 
 def campaign(
-    kind: str, seed: int, minutes: float, most: int | None, only: int | None, names: list[str]
+    kind: str, seed: int, minutes: float, most: int | None, wanted: range, names: list[str]
 ) -> tuple[Counter[tuple[str, str]], list[Outcome]]:
     """Run one kind of attack until the time or the number is used up; counts by target and result, and failures."""
     counts: Counter[tuple[str, str]] = Counter()
     failures: list[Outcome] = []
     until = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
-        for outcome in attacks()[kind](Path(folder), seed, only, names):
+        os.environ.update({"JAX_COMPILATION_CACHE_DIR": f"{folder}/compiled", **KEEP} if kind != "mutate" else {})
+        for outcome in attacks()[kind](Path(folder), seed, wanted, names):
             counts[outcome.target, "FAILED" if outcome.failure else outcome.result] += 1
             if outcome.failure:
                 failures.append(outcome)
@@ -62,7 +67,7 @@ def campaign(
                 chosen = f" --targets {shlex.join(names)}" if names else ""
                 repeat = f"python tools/campaign {kind} --seed {seed} --only {outcome.number}{chosen}"
                 print(f"  repeat: {repeat}", flush=True)
-            if only is not None or time.monotonic() > until or (most is not None and counts.total() >= most):
+            if time.monotonic() > until or (most is not None and counts.total() >= most):
                 break
     return counts, failures
 
@@ -85,13 +90,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--most", type=int, default=None, help="stop after this many attacks")
+    parser.add_argument("--first", type=int, default=0, help="begin with the attack of this number")
     parser.add_argument("--only", type=int, default=None, help="repeat the attack of this number alone")
     parser.add_argument("--targets", nargs="*", default=[], help="only these rows of the table")
     given = parser.parse_args()
     began = time.monotonic()
-    counts, failures = campaign(given.kind, given.seed, given.minutes, given.most, given.only, given.targets)
+    wanted = range(given.first, 1 << 40) if given.only is None else range(given.only, given.only + 1)
+    counts, failures = campaign(given.kind, given.seed, given.minutes, given.most, wanted, given.targets)
     print(table(counts))
-    print(f"{counts.total()} attacks, {len(failures)} failures, {time.monotonic() - began:.0f} s, seed {given.seed}")
+    used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    time_taken = f"{time.monotonic() - began:.0f} s, {used:.0f} CPU seconds"
+    print(f"{counts.total()} attacks, {len(failures)} failures, {time_taken}, seed {given.seed}, first {given.first}")
     return 1 if failures else 0
 
 

@@ -7,86 +7,73 @@ this process is root, commands without permissions run as nobody.
 import os
 import random
 import resource
-import shutil
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import kill
+import commands
 from campaign import Outcome
-from kill import Target, record, run_child
+from commands import Target, run_child
 
-from dualgoal.cli import main
 from dualgoal.workers import Pool
 
 NOBODY = 65534
 SIZES = (0, 1, 100, 1000, 3000, 10_000)
+SIGNALLED = ("train", "lightsout", "sweep")  # the commands that save at a signal
+BY_SIGNAL = {signal.SIGTERM: 75, signal.SIGINT: 130}
+
+Fault = Callable[[Path, Target], tuple[int, str]]
 
 
-def attack(folder: Path, seed: int, only: int | None, names: list[str]) -> Iterator[Outcome]:
+def attack(folder: Path, seed: int, wanted: range, names: list[str]) -> Iterator[Outcome]:
     """All faults of all commands, in an order that follows from the seed."""
-    import warnings
-
     warnings.simplefilter("ignore")
     os.environ["DUALGOAL_CACHE"] = str(folder / "cache")
-    targets = [target for target in kill.make_targets(folder) if not names or target.name in names]
-    goals = {target.name: kill.undisturbed(target, folder / "whole" / target.name)[1] for target in targets}
-    plan: list[tuple[str, Target, Callable[[Path, Target], Any], tuple[int, ...]]] = []
-    for target in targets:
-        plan += [(f"disk full after {size} bytes", target, full(size), (0, 2)) for size in SIZES]
-        plan.append(("no permission", target, as_nobody, (2,)))
-        plan.append(("a clock a year back", target, with_clock, (0,)))
+    targets = [target for target in commands.make_targets(folder) if not names or target.name in names]
+    goals = {target.name: commands.undisturbed(target, folder / "whole" / target.name)[1] for target in targets}
     rng = random.Random(seed)
-    for target in (target for target in targets if target.name == "train"):
-        for sent in (signal.SIGTERM, signal.SIGINT):
+    plan: list[tuple[str, Target, Fault, tuple[int, ...]]] = []
+    for target in targets:
+        sizes = SIZES[::5] if target.slow else SIZES
+        plan += [(f"disk full after {size} bytes", target, full(size), (0, 2)) for size in sizes]
+        plan.append(("no permission", target, as_nobody, (0, 2)))
+        plan.append(("a clock a year back", target, with_clock, (0,)))
+        for sent, status in BY_SIGNAL.items() if target.name in SIGNALLED else ():
             times = [rng.uniform(0.1, 3) for _ in range(5)]
-            plan += [(f"{sent.name} after {at:.2f} s", target, signalled(sent, at), (0, 130)) for at in times]
+            plan += [(f"{sent.name} after {at:.2f} s", target, signalled(sent, at), (0, status)) for at in times]
     rng.shuffle(plan)
     for number, (how, target, fault, allowed) in enumerate(plan):
-        if only is None or only == number:
+        if number in wanted:
             yield one(folder, number, how, target, fault, allowed, goals[target.name])
     for number, outcome in enumerate(workers() if not names or "workers" in names else (), len(plan)):
-        if only is None or only == number:
+        if number in wanted:
             yield Outcome("workers", number, *outcome)
 
 
 def one(
-    folder: Path, number: int, how: str, target: Target, fault: Any, allowed: tuple[int, ...], goal: dict[str, bytes]
+    folder: Path, number: int, how: str, target: Target, fault: Fault, allowed: tuple[int, ...], goal: dict[str, bytes]
 ) -> Outcome:
-    whole, aside = folder / "whole" / target.name, folder / "aside"
-    os.rename(whole, aside)
-    try:
-        whole.mkdir()
-        target.prepare(whole)
+    with commands.in_place(folder, target) as whole:
         status, said = fault(whole, target)
         failure = None
         if status not in allowed or "Traceback" in said:
             failure = f"status {status}: {said[-400:]}"
-        again, said = run_child(lambda: command(whole, target))
+        elif status == 2 and not said.splitlines()[-1].startswith("dualgoal: "):
+            failure = f"status 2 without its line: {said[-400:]}"
+        again, said = run_child(lambda: target.run(whole))
         if again and not failure:
             failure = f"the same command again: status {again}: {said[-300:]}"
-        found = record(whole)
-        if not failure and found != goal:
-            names = [name for name in sorted({*found, *goal}) if found.get(name) != goal.get(name)]
-            failure = f"other files: {', '.join(names)[:300]}"
+        failure = failure or commands.compare(commands.record(whole), goal)
         return Outcome(target.name, number, "one line, then equal" if status else "equal", failure, how)
-    finally:
-        shutil.rmtree(whole)
-        os.rename(aside, whole)
 
 
-def command(folder: Path, target: Target) -> int:
-    """As the command line runs it: what a user can repair is one line and status 2."""
-    return main.status_of(lambda: target.command(folder))
-
-
-def full(size: int) -> Callable[[Path, Target], tuple[int, str]]:
+def full(size: int) -> Fault:
     def fault(folder: Path, target: Target) -> tuple[int, str]:
         def action() -> int:
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-            return command(folder, target)
+            return target.run(folder)
 
         return run_child(action)
 
@@ -99,7 +86,7 @@ def as_nobody(folder: Path, target: Target) -> tuple[int, str]:
             os.setgroups([])
             os.setgid(NOBODY)
             os.setuid(NOBODY)
-        return command(folder, target)
+        return target.run(folder)
 
     for path in [folder, *folder.rglob("*")]:
         os.chmod(path, 0o555 if path.is_dir() else 0o444)
@@ -114,12 +101,12 @@ def with_clock(folder: Path, target: Target) -> tuple[int, str]:
     def action() -> int:
         now, calls = time.time, iter(range(10**9))
         time.time = lambda: now() - 365 * 86_400 + 3600 * (next(calls) % 3 - 1)
-        return command(folder, target)
+        return target.run(folder)
 
     return run_child(action)
 
 
-def signalled(number: signal.Signals, after: float) -> Callable[[Path, Target], tuple[int, str]]:
+def signalled(number: signal.Signals, after: float) -> Fault:
     def fault(folder: Path, target: Target) -> tuple[int, str]:
         def action() -> int:
             parent = os.getpid()
@@ -129,8 +116,7 @@ def signalled(number: signal.Signals, after: float) -> Callable[[Path, Target], 
                     os.kill(parent, number)
                 finally:
                     os._exit(0)
-            signal.signal(signal.SIGTERM, signal.default_int_handler)  # before training listens itself
-            return command(folder, target)
+            return target.run(folder)
 
         return run_child(action)
 

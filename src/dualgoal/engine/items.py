@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dualgoal.errors import UserError
-from dualgoal.runs import directory, owner
+from dualgoal.runs import directory, memory, owner
 
 ATTEMPTS = 5  # how often a run may lose its machine without a new checkpoint before it is given up
 MEMORY = 0.9  # of a GPU, shared between the runs on it; the rest is for libraries
@@ -58,7 +58,7 @@ class Engine(Protocol):
 def perform(item: Item, workers: int | None, gpus: float = 0.0) -> str | None:
     """Do one run in this process: None, or the line that says why it cannot be done."""
     if 0 < gpus < 1:  # JAX would take most of the GPU; it reads this when it first touches the device
-        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{MEMORY * gpus:.3f}"
+        os.environ[memory.FRACTION] = f"{MEMORY * gpus:.3f}"
     try:
         item.call(workers)
         return None

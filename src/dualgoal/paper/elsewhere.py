@@ -121,9 +121,9 @@ def _check(row: Row, where: str) -> None:
         raise UserError(f"{where}: mean is {row.mean:g}, but its goals average {np.mean(row.goals):.1f}")
 
 
-def load_all(folder: Path) -> list[Method]:
-    """Every file of a results folder, in the order of their names."""
-    return [load(path) for path in sorted((Path(folder) / FOLDER).glob("*.json"))]
+def load_all(folder: Path, say: Callable[[str], None] = print) -> list[Method]:
+    """Every file of a results folder, in the order of their names; an unreadable one is named and left out."""
+    return jsons.readable(sorted((Path(folder) / FOLDER).glob("*.json")), load, say)
 
 
 # Differences from our protocol ----------------------------------------------------------------------------------------

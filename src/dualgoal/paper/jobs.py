@@ -165,6 +165,7 @@ def _carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say) -> list[s
     for job in {job.out: job for job in jobs}.values():
         status = owner.read_status(job.out)
         if job.status == "finished":
+            owner.tidy(job.out)
             say(f"{number[job.out]}: finished, in {job.out}")
         elif status is not None and means.on != "here" and owner.seems_alive(status):
             problem = f"process {status.pid} on {status.host} is training it; give this command again when it is done"

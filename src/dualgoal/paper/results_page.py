@@ -67,8 +67,8 @@ def write_page(
         collect(path, folder, say, shared_device=shared_device)
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(out, build(folder).encode())
-    found = row_files.load_all(Path(folder))
+    found = row_files.load_all(Path(folder), say)
+    write_atomic(out, build(folder, found).encode())
     for name in {record.table for record in found}:
         figures.draw(comparison.fill_table(name, found), found, out.parent / FIGURES / name, suffixes=(".svg",))
     if differences := effects.find(found):
@@ -126,10 +126,10 @@ def cells_of(path: Path) -> list[PlannedRun]:
     return clean + noisy
 
 
-def build(folder: str | Path = "results") -> str:
-    """The page as Markdown."""
+def build(folder: str | Path = "results", found: Sequence[Record] | None = None) -> str:
+    """The page as Markdown; `found` are the records of the folder, if they have been read."""
     folder = Path(folder)
-    found = row_files.load_all(folder)
+    found = row_files.load_all(folder) if found is None else found
     picture = EFFECTS if effects.find(found) else ""
     parts = [INTRO, picture, _text(folder, "intro"), "## Claims of the paper\n", _claims(found)]
     for name in tables.TABLES:

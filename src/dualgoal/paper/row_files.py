@@ -7,7 +7,7 @@ docs/results.md read, so a printed number can always be traced back to its rows.
 import dataclasses
 import json
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -145,9 +145,10 @@ def load(path: Path) -> Record:
     return Record.from_json(content, str(path))
 
 
-def load_all(folder: Path) -> list[Record]:
-    """Every row file in a results folder, in the order of their names."""
-    return [load(path) for path in sorted(Path(folder).glob("*/*.json")) if path.parent.name != elsewhere.FOLDER]
+def load_all(folder: Path, say: Callable[[str], None] = print) -> list[Record]:
+    """Every row file in a results folder, in the order of their names; an unreadable one is named and left out."""
+    paths = [path for path in sorted(Path(folder).glob("*/*.json")) if path.parent.name != elsewhere.FOLDER]
+    return jsons.readable(paths, load, say)
 
 
 def of_run(planned: PlannedRun, settings: Mapping[str, Any], rows: Iterable[EvalRow], source: str) -> Record:

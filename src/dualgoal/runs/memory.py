@@ -6,8 +6,10 @@ fuses and reorders operations, so its own figure is another, by less than a thir
 """
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,8 +19,12 @@ from jax.extend import core
 
 from dualgoal import machine
 from dualgoal.agent import Agent
-from dualgoal.loop import devices_used
+from dualgoal.data.dataset import Dataset
+from dualgoal.errors import UserError
+from dualgoal.loop import TrainingLoop, devices_used
 from dualgoal.streams import Transitions
+
+FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"  # of a GPU, which engines set for the runs that share it
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,46 @@ def room() -> int:
     if "bytes_limit" in found:
         return int(found["bytes_limit"]) - int(found.get("bytes_in_use", 0))
     return machine.free_memory()
+
+
+@dataclass(frozen=True)
+class Least:
+    """Bytes that one device holds for certain: the data, and parameters, targets, optimiser and gradients by seed."""
+
+    data: int
+    seeds: int
+    each: int
+
+    @property
+    def total(self) -> int:
+        return self.data + self.seeds * self.each
+
+
+def least(loop: TrainingLoop, *datasets: Dataset | None) -> Least:
+    """What a device holds at least. On a CPU the data are in memory already, and its devices share one memory."""
+    template, count = loop.template, len(loop.seeds)
+    each = (_bytes(template) + _bytes(template.params)) // count  # gradients are as large as the parameters
+    if jax.default_backend() == "cpu":
+        return Least(0, count, each)
+    arrays = [a for d in datasets if d is not None for a in (d.observations, d.actions, d.goals) if a is not None]
+    return Least(sum(array.nbytes for array in arrays), count // loop.mesh.size, each)
+
+
+def require(path: Path, loop: TrainingLoop, *datasets: Dataset | None) -> None:
+    """Raise if the run of directory `path` cannot fit, with what it needs and what there is. What a step needs in
+    between comes on top and depends on the compiler, so a run that passes may still turn out to be too large."""
+    need, have = least(loop, *datasets), room()
+    if need.total <= have:
+        return
+    share = os.environ.get(FRACTION)
+    where = "of memory" if jax.default_backend() == "cpu" else f"in {share or 'the memory'} of a GPU"
+    parts = f"{need.seeds} seeds of {_text(need.each)}" + (f", data of {_text(need.data)}" if need.data else "")
+    cure = "take fewer seeds" + ("" if not need.data else ", more devices, a larger --gpus, or less data")
+    raise UserError(f"{path}: needs at least {_text(need.total)} ({parts}) and has {_text(have)} {where}; {cure}")
+
+
+def _text(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
 
 
 def peak(jaxpr: Any) -> int:

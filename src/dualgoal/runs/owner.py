@@ -29,6 +29,7 @@ STATUS = "status.json"
 LOCK = "lock"
 TAKEOVER = "takeover.lock"
 EVERY = 5.0  # seconds between signs of life; $DUALGOAL_HEARTBEAT changes it
+LONGEST = 3600.0
 MISSED = 12  # signs of life that may be missing before an owner counts as gone
 WATCHED = 3  # how many are waited for then, because the clocks of two machines may differ
 
@@ -71,7 +72,9 @@ def read_owner(path: Path) -> Owner | None:
 
 
 def read_status(path: Path) -> Status | None:
-    return _read(path / STATUS, Status)
+    found: Status | None = _read(path / STATUS, Status)
+    usual = found is not None and 0 < found.every < LONGEST and abs(found.time) < 1e11  # others would be waited for
+    return found if usual else None
 
 
 def _read(path: Path, kind: Any) -> Any:
@@ -94,7 +97,7 @@ def heartbeat_seconds() -> float:
         seconds = EVERY if given is None else float(given)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds < 3600:
+    if not 0 < seconds < LONGEST:
         raise UserError(f"DUALGOAL_HEARTBEAT is '{given}'; expected a number of seconds, for instance 5")
     return seconds
 
@@ -157,7 +160,7 @@ class Ownership:
             self._status = replace(self._status, time=time.time())
             content = json.dumps(asdict(self._status)) + "\n"
         # Not made durable: after a power failure nobody lives.
-        temporary = self.path / f".{STATUS}.{self._owner.token}"
+        temporary = self.path / f".{STATUS}.{self._owner.token}.{self._owner.pid}.tmp"
         with contextlib.suppress(OSError):
             temporary.write_text(content)
             os.replace(temporary, self.path / STATUS)
@@ -196,7 +199,7 @@ def _try_acquire(path: Path, every: float) -> Ownership:
             return Ownership(path, lock, every, took_over=False)  # nobody, or a dead process of this machine
         if owner is not None:
             in_use = f"{path}: in use by {owner.name}; wait for it or choose another --out"
-        if owner is None or status is None or seems_alive(status) or not _stays_silent(path, status):
+        if owner is None or seems_alive(status) or not _stays_silent(path, status, every):
             raise _InUse(in_use)
         with locked(path / TAKEOVER, wait=True):
             if read_owner(path) != owner:
@@ -211,13 +214,22 @@ def _try_acquire(path: Path, every: float) -> Ownership:
         raise
 
 
-def _stays_silent(path: Path, before: Status) -> bool:
-    """Watch for a sign of life by this machine's own clock."""
+def _stays_silent(path: Path, before: Status | None, every: float) -> bool:
+    """Watch for a sign of life by this machine's own clock; `before` is None if the last one cannot be read."""
     for _ in range(WATCHED * 4):
-        time.sleep(before.every / 4)
+        time.sleep((before.every if before else every) / 4)
         if read_status(path) != before:
             return False
     return True
+
+
+def tidy(path: Path) -> None:
+    """Remove the lock and the token that a process of this machine has left which was killed when it was done."""
+    found = read_owner(path)
+    left = (path / OWNER).exists() or (path / LOCK).exists()
+    if left and (found is None or found.host == platform.node()):
+        with contextlib.suppress(UserError):  # a living one keeps them
+            acquire(path).release("finished")
 
 
 def note_failure(path: Path, why: str) -> None:

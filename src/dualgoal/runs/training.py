@@ -25,7 +25,7 @@ from dualgoal.errors import UserError
 from dualgoal.files import cache_folder
 from dualgoal.jsons import Row
 from dualgoal.loop import TrainingLoop, first_broken
-from dualgoal.runs import config, continuing, directory, policy, resume, rows, trackers, trees, world
+from dualgoal.runs import config, continuing, directory, memory, policy, resume, rows, trackers, trees, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.evaluation import Conditions, HereEvaluator, WorkerEvaluator
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
@@ -130,6 +130,8 @@ def train(
         if (done := max(directory.steps(out), default=0)) > run.steps:
             say(f"{out}: complete ({done:,} steps, more than the {run.steps:,} that were asked for)")
             return out
+        if run.steps not in directory.steps(out):
+            memory.require(out, loop, training, validation)
         start = resume.restore(record, loop, run, goals or 0)
         record.owner.report(start.step, None, "compiling" if start.step < run.steps else "")
         if start.step == run.steps and not start.evaluations:

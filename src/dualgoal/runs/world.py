@@ -80,9 +80,11 @@ def read_goals(file: Path, width: int) -> Goals:
     """Rows of numbers from a JSON list, an npy array, or a text file with a goal per line."""
     if not file.is_file():
         raise UserError(f"eval-goals '{file}': no such file; expected env, env:N, validation:N, or a file with goals")
+    if file.stat().st_size > GOALS_LIMIT:
+        raise UserError(f"{file}: has more than {GOALS_LIMIT >> 20} MiB, too much for a list of goals")
     try:
-        if file.suffix == ".npy":
-            rows = np.load(file, allow_pickle=False)
+        if file.suffix == ".npy":  # a map: a header that claims more than the file holds allocates nothing
+            rows = np.load(file, mmap_mode="r", allow_pickle=False)
         elif file.suffix == ".json":
             rows = np.array(jsons.read(file, follow=True), float)
         else:
@@ -92,7 +94,7 @@ def read_goals(file: Path, width: int) -> Goals:
             ]
             rows = np.array([[float(word) for word in line] for line in lines if line])
         rows = np.asarray(rows, float)
-    except (ValueError, TypeError, OSError) as problem:
+    except Exception as problem:  # NumPy raises even the tokenizer's errors
         reason = " ".join(str(problem).split())[:120]
         raise UserError(
             f"{file}: no list of goals ({reason}); expected one goal of {width} numbers per line"

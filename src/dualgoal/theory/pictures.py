@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from dualgoal.errors import UserError
+from dualgoal.files import make_folder, replacing
 from dualgoal.theory.processes import BlockProcess, Process, distances, dual_representation
 from dualgoal.theory.theorems import classical_scaling
 
@@ -72,14 +72,12 @@ class Grid:
 def draw_pictures(folder: Path) -> list[Path]:
     """Write the three pictures and return their paths."""
     folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UserError(f"{folder}: cannot be used as a folder for pictures ({problem.strerror})") from problem
+    make_folder(folder)
     grid = Grid.parse(MAP)
     figures = {"fields.png": fields(grid), "noise.png": noise(grid), "goals.png": goals(grid)}
     for name, figure in figures.items():
-        figure.savefig(folder / name, dpi=130)
+        with replacing(folder / name) as temporary:
+            figure.savefig(temporary, dpi=130, format="png")
     return [folder / name for name in figures]
 
 
