@@ -41,7 +41,7 @@ def on_a_gpu(monkeypatch, loop, devices, **stats):
 
 
 def test_what_is_counted_is_what_the_state_holds(loop):
-    state = jax.eval_shape(loop.init)
+    state = loop.template
     size = lambda tree: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
     held = size((state.params, state.targets, state.step)) + 2 * size(state.params)  # Adam's two moments
     assert size(state) >= held and size(state) - held < 100  # and its count of steps

@@ -70,27 +70,30 @@ def test_what_is_wrong_is_one_line_before_anything_is_trained(cluster, tmp_path,
     assert "does not see" in problem(f"ray:{address}")
 
 
-def note_devices(folder, name, workers):
-    """Stands for a run on a GPU: what JAX would find when it first touches the device."""
-    seen = [os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", memory.FRACTION)]
-    (folder / name).write_text(repr((*seen, workers)))
-
-
 def test_gpus_and_shares_of_them(cluster, tmp_path):
     """GPUs that only Ray believes in: which a run sees, and the share of their memory that JAX is told to take."""
     node = cluster[0].add_node(num_cpus=4, num_gpus=2, object_store_memory=80 * 2**20)
+
+    def note(file, workers):
+        """Stands for a run: what JAX would find when it first touches a GPU. Sent to the worker by value."""
+        environment = [os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", memory.FRACTION)]
+        file.write_text(repr((*environment, workers)))
+
     try:
 
         def seen(gpus, count):
-            call = functools.partial(note_devices, tmp_path)
-            items = [Item(name, tmp_path / name, functools.partial(call, name)) for name in map(str, range(count))]
+            files = [tmp_path / f"{gpus}-{number}" for number in range(count)]
+            items = [Item(file.name, file, functools.partial(note, file)) for file in files]
             engine = jobs.choice.engine(f"ray:{cluster[0].address}", tmp_path, Placement(gpus=gpus))
-            assert all(end.problem is None for end in engine.execute(items, lambda text: None))
-            return sorted(ast.literal_eval((tmp_path / item.name).read_text()) for item in items)
+            ends = list(engine.execute(items, lambda text: None))
+            assert [end.problem for end in ends] == [None] * count
+            return [ast.literal_eval(file.read_text()) for file in files]
 
         assert seen(2, 1) == [("0,1", None, 3)]  # two GPUs, over which the loop splits the seeds
-        assert {device for device, *_ in seen(0.5, 4)} <= {"0", "1"}
-        assert {(share, workers) for _, share, workers in seen(0.5, 1)} == {("0.450", 1)}
+        halves = seen(0.5, 4)
+        assert {device for device, *_ in halves} <= {"0", "1"} and {tuple(rest) for _, *rest in halves} == {
+            ("0.450", 1)
+        }
     finally:
         cluster[0].remove_node(node)
 

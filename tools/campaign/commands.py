@@ -121,6 +121,9 @@ def record(folder: Path) -> dict[str, bytes]:
             found[name] = json.dumps(content).encode()
     for name in [name for name in found if name.startswith("cache/mapped/") and name.endswith(".json")]:
         found[name] = json.dumps({**json.loads(found[name]), "mtime_ns": 0}).encode()
+    for name in [name for name in found if name.endswith("measured.jsonl")]:  # of rows given twice, the last counts
+        rows = [json.loads(line) for line in found[name].split(b"\n")[:-1]]
+        found[name] = "\n".join(sorted({json.dumps(row | {"time": 0}) for row in rows})).encode()
     kept = lambda name: Path(name).name not in OF_THE_CLOCK and not name.startswith("cache/compiled/")
     return {name: content for name, content in found.items() if kept(name)}
 
@@ -160,6 +163,13 @@ def make_targets(root: Path) -> list[Target]:
             assert not status, said
         shutil.copytree(root / "trained", folder / "run")
 
+    def valued(folder: Path) -> None:
+        """A run that learns a distance, which labels need."""
+        if not (root / "valued").exists():
+            status, said = run_child(lambda: tiny.untrained(root / "valued", data, algo="gcivl") and None)
+            assert not status, said
+        shutil.copytree(root / "valued", folder / "run")
+
     def finished(folder: Path) -> None:
         (job,) = reproduce.plan("state_gcivl", out=folder, **cell)
         made = config.from_dict(job.planned.config)
@@ -182,6 +192,8 @@ def make_targets(root: Path) -> list[Target]:
         Target("reproduce", words(f"reproduce state_gcivl {part} --quiet --out OUT"), finished),
         Target("eval", words("eval OUT/run --episodes 1 --workers 1"), trained, slow=True),
         Target("export", words("export OUT/run --out OUT/policy.safetensors"), trained),
+        Target("label", words("label OUT/run --data ROOT/data --out OUT/labels.npz --quiet"), valued),
+        Target("compare", words("compare OUT/run OUT/run --json"), whole),
         Target("report", words("report OUT/run --out OUT/report.html"), whole),
         Target("results", words("results --runs OUT/run --folder OUT/rows --out OUT/r.md"), whole),
         Target("runs", words("runs OUT --json"), whole),

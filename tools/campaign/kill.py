@@ -23,8 +23,7 @@ from dualgoal import files
 
 MODES = ("before", "after", "half")
 RANDOM = 20  # kills at random times
-# Commands that write nothing, and those whose writing is that of another one.
-UNTOUCHED = ("eval", "runs", "bench")
+UNTOUCHED = ("compare", "runs", "bench")  # commands that write nothing
 
 
 class Counter:

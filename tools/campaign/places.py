@@ -16,12 +16,13 @@ import safetensors.numpy
 
 import run_files
 import tiny
+from dualgoal.cli import train
 from dualgoal.collect import experts, generate
 from dualgoal.data import dataset, download, importing, info, npz, origin
 from dualgoal.data.paths import DatasetFiles
-from dualgoal.paper import reproduce, results_page, row_files, settings, sweep
+from dualgoal.paper import pairwise, reproduce, results_page, row_files, settings, sweep
 from dualgoal.report import distances, page, reader
-from dualgoal.runs import checkpoint, config, directory, export, overview, policy, world
+from dualgoal.runs import checkpoint, config, directory, export, measured, overview, policy, world
 
 TABLE, CELL = "state_gcivl", {"tasks": ["cube-single-play-v0"], "reps": ["orig"], "seeds": [0], "steps": 10}
 
@@ -83,6 +84,12 @@ def run_places(root: Path) -> list[Place]:
             facts["check"] = checkpoint._check(facts)
             record.write_text(json.dumps(facts))
 
+    def seal_export() -> None:
+        with contextlib.suppress(Exception):
+            known = json.loads(beside.read_bytes())
+            content = beside.with_suffix(".safetensors").read_bytes()
+            beside.write_text(json.dumps(known | {"sha256": hashlib.sha256(content).hexdigest()}))
+
     report = lambda: page.build([run], title="t", explore=True) if random.random() < 0.02 else None
     glance = lambda: overview.text([overview.look(run)]) + json.dumps(overview.to_json([overview.look(run)]))
     look = [lambda: directory.inspect(run), lambda: reader.read(run), lambda: policy.load(run), glance, resume, report]
@@ -90,6 +97,10 @@ def run_places(root: Path) -> list[Place]:
     beside = root / "policy.json"
     export.export_policy(run, beside.with_suffix(".safetensors"))
     send = lambda: export.export_policy(run, beside.with_suffix(".safetensors"))
+    opened = lambda: policy.load(beside.with_suffix(".safetensors"))
+    later = [measured.Measured(row, 0, False, "2026-01-01T00:00:00") for row in run_files.rows(made, 5, steps=[40])]
+    run_files.write_rows(run / measured.FILE, [row.to_json() for row in later])
+    contrast = lambda: pairwise.text(pairwise.compare([run, run], rows="eval"))
     noisy = run_files.rows(made, 5, steps=[20, 40], noise=0.2)
     run_files.write_rows(run / "noise.jsonl", noisy)
     run_files.write_rows(run / "timing.jsonl", [{"step": 10, "steps_per_second": 5.0, "time": 1.7e9}] * 3)
@@ -108,7 +119,9 @@ def run_places(root: Path) -> list[Place]:
         Place("timing.jsonl", run / "timing.jsonl", [glance, resume], "rows"),
         Place("status.json", run / "status.json", [glance, resume]),
         Place("owner.json", run / "owner.json", [glance, resume]),
-        Place("exported JSON", beside, [send]),
+        Place("measured.jsonl", run / measured.FILE, [lambda: reader.read(run), contrast], "rows"),
+        Place("exported JSON", beside, [opened, send]),
+        Place("exported arrays", beside.with_suffix(".safetensors"), [opened], "binary", seal=seal_export),
         Place("checkpoint JSON", record, look, seal=seal),
         Place("checkpoint arrays", arrays, look, "binary", seal=seal),
     ]
@@ -189,12 +202,18 @@ def other_places(root: Path) -> list[Place]:
         'steps = 20\nbatch_size = 16\nlr = 1e-3\n"algo.hidden" = [8, 8]\n[grid]\ndiscount = [0.9, 0.99]\n'
         '"rep.dim" = [4, 8]\n'
     )
+    chosen = root / "run.toml"
+    chosen.write_text(
+        'task = "cube-single-play-v0"\nseeds = [0, 1]\nsteps = 200\nout = "runs/cube"\nlr = 0.001\nworkers = 2\n[rep]\n'
+        'name = "dual"\ndim = 64\nhidden = [8, 8]\n[algo]\nname = "gcivl"\nalpha = 3.0\n'
+    )
     goals = {kind: root / f"goals.{kind}" for kind in ("npy", "json", "txt")}
     np.save(goals["npy"], np.ones((3, 2)))
     goals["json"].write_text("[[0.5, 1], [2, 3]]")
     goals["txt"].write_text("0.5, 1\n2 3\n")
     wish = lambda file: lambda: world.read_goals(file, 2)
     return [
+        Place("run TOML", chosen, [lambda: train.Train.defaults(["--config", str(chosen)])], "toml"),
         Place("sweep TOML", grid, [lambda: sweep.expand(sweep.read(grid), "here")], "toml"),
         *(
             Place(f"goals.{kind}", file, [wish(file)], kind if kind == "json" else "binary")

@@ -161,7 +161,7 @@ for value in (np.nan, 0.5):
         "data import HERE/x.npz --out HERE/made --task x",
         lambda bench, value=value: bench.save(
             bench.here / "x.npz", np.zeros((82, 3)), np.zeros((82, 2)),
-            terminals=np.where(np.arange(82) % 41 == 40, 1.0, value * (np.arange(82) % 41 == 5)),
+            terminals=np.where(np.arange(82) % 41 == 40, 1.0, np.where(np.arange(82) % 41 == 5, value, 0.0)),
         ),
     )  # fmt: skip
 

@@ -99,12 +99,13 @@ def parse_goal(words: Sequence[str]) -> np.ndarray | None:
         return None
     try:
         if len(words) == 1 and words[0].endswith(".npy"):
-            return np.load(Path(words[0]).expanduser(), allow_pickle=False)
+            # As a map, a header that claims more than the file holds allocates nothing.
+            return np.load(Path(words[0]).expanduser(), mmap_mode="r", allow_pickle=False)
         goal = np.array([float(word) for word in words], np.float32)
         if not np.isfinite(goal).all():
             raise ValueError("a number is not finite")
         return goal
-    except (ValueError, OSError) as problem:
+    except Exception as problem:  # NumPy raises even the tokenizer's errors
         reason = " ".join(str(problem).split())[:120]
         raise UserError(f"--goal {' '.join(words)}: {reason}; expected numbers, or an .npy file") from problem
 
