@@ -1,4 +1,4 @@
-"""Memory of reading the largest files that are accepted and of refusing hostile ones.
+"""Memory of reading the largest files that are accepted and of refusing hostile ones, and of data on CPU devices.
 
 Every case runs in a process of its own; what is printed is the growth of its peak over what it had before reading.
 
@@ -87,6 +87,21 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "rows of 1 TiB, refused": (sparse, "jsons.read_rows(path, jsons.json_object)"),
 }
 
+PLACED = "place(dataset.load(path))"
+CASES |= {f"dataset of 264 MB, placed on {n} CPU devices": (lambda p: npz(p, ROWS, False), PLACED) for n in (1, 2, 8)}
+
+DEVICES = """
+import jax, numpy, types
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from dualgoal.loop import TrainingLoop
+from dualgoal.sampler import to_device
+jax.config.update("jax_num_cpu_devices", {devices})
+everywhere = NamedSharding(Mesh(numpy.array(jax.devices("cpu")), ("seed",)), PartitionSpec())
+place = lambda data: jax.block_until_ready(
+    TrainingLoop.place_data(types.SimpleNamespace(everywhere=everywhere), to_device(data)))
+place(types.SimpleNamespace(**dict.fromkeys(("observations", "actions", "starts", "ends"), numpy.ones(3)), goals=None))
+"""
+
 CHILD = """
 import pathlib, re, sys
 from dualgoal import jsons, sampler
@@ -112,8 +127,11 @@ def main() -> None:
             path = Path(folder) / "case.npz"
             make(path)
             began = time.monotonic()
-            child = [sys.executable, "-c", CHILD.format(use=use), str(path)]
+            code = CHILD.format(use=use)
+            if use == PLACED:
+                code = DEVICES.format(devices=name.split()[-3]) + code
             environment = {**os.environ, "DUALGOAL_CACHE": f"{folder}/cache"}
+            child = [sys.executable, "-c", code, str(path)]
             done = subprocess.run(child, env=environment, capture_output=True, text=True)
             kilobytes, _, said = done.stdout.strip().partition(" ")
             taken = time.monotonic() - began

@@ -1,6 +1,7 @@
 """A folder in which commands of some checkout are run, with a small dataset and a small run that it has made itself."""
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -33,10 +34,9 @@ class Result:
         """What must not reach a user, in a few words; None if there is nothing of the kind."""
         if self.status is None:
             return "no answer"
-        lines = [line for line in (self.err + self.out).splitlines() if line.strip()]
-        if "Traceback (most recent call last)" in self.err + self.out:
-            last = [line for line in lines if not line.startswith((" ", "Traceback", "│", "╭", "╰"))]
-            return f"traceback: {last[-1][:60]}".replace("|", "/") if last else "traceback"
+        if "Traceback (most recent call last)" in self.err:
+            names = re.findall(r"^[\w.]*?(\w+Error)\b", self.err, re.MULTILINE)
+            return f"traceback: {names[-1] if names else '?'}"
         return f"signal {-self.status}" if self.status < 0 else None
 
     def refused(self) -> str | None:

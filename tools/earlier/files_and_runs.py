@@ -65,12 +65,8 @@ def _(bench: Bench) -> str | None:
 
 def text_for_sizes(bench: Bench) -> None:
     content = json.loads((bench.run / "config.json").read_text())
-    for name in ("sizes", "spec", "data"):
-        if isinstance(content.get(name), dict):
-            content[name] = {key: "many" for key in content[name]}
-    for name in ("observation_shape", "action_dim"):
-        if name in content:
-            content[name] = "many"
+    for part in ("sizes", "dataset"):
+        content[part] = {**content.get(part, {}), "observation_shape": "many", "action_dim": "many"}
     (bench.run / "config.json").write_text(json.dumps(content))
 
 
@@ -101,7 +97,7 @@ def _(bench: Bench) -> str | None:
 def _(bench: Bench) -> str | None:
     planned(bench, 5)
     (out,) = {file.parent for file in (bench.here / "runs").rglob("config.json")}
-    bad = out.with_name("neighbour")
+    bad = out.with_name(f"{out.name}-too")
     bad.mkdir()
     (bad / "config.json").write_text('{"run": {"lr": NaN}}')
     (out / "config.json").unlink()  # so that the neighbours are looked at

@@ -71,7 +71,7 @@ for kind in ("pipe", "device"):
         return bench.call("report RUN --out HERE/r.html", seconds=40, limits={resource.RLIMIT_AS: 4 << 30}).raw
 
 
-@case("`train | head -1`", "test_cli.py::test_a_closed_pipe_does_not_stop_training")
+@case("the output of `train` goes to `head -1`", "test_cli.py::test_a_closed_pipe_does_not_stop_training")
 def _(bench: Bench) -> str | None:
     shutil.rmtree(bench.run)
     program = bench.start(TRAIN)
@@ -178,5 +178,10 @@ for words in (
     "--rep.hidden 0", "--steps 99999999999999999999",
 ):  # fmt: skip
     refused(f"`train {words}`", "test_hostile.py::test_numbers_of_train_out_of_range", f"{TRAIN}2 {words}")
-for words in ("eval RUN --goal-noise nan", "eval RUN --eval-seed -1", "theory --seed -1", "bench --widths 0"):
+for words in (
+    "eval RUN --episodes 1 --goal-noise nan",
+    "eval RUN --episodes 1 --eval-seed -1",
+    "theory --seed -1",
+    "bench --widths 0",
+):
     refused(f"`{words}`", "test_hostile.py::test_numbers_of_other_commands_out_of_range", words)

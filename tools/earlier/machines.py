@@ -1,6 +1,7 @@
 """What a machine refuses, several processes at once, and files and servers that claim too much."""
 
 import io
+import json
 import os
 import resource
 import subprocess
@@ -19,7 +20,7 @@ from cases import case, first, refused
 GENERATE = f"data generate {TASK} --episodes 1 --rows 11 --workers 1 --quiet --out"
 IMPORT = f"data import DATA/{TASK}.npz --out"
 A_FILE = "test_cli.py::test_a_file_where_a_folder_belongs"
-for words in (f"{GENERATE} HERE/file", f"{IMPORT} HERE/file/x", "theory --plot HERE/file", "data info HERE/file/x.npz"):
+for words in (f"{GENERATE} HERE/file", f"{IMPORT} HERE/file/x"):
     verb = " ".join(words.split()[: 2 if words.startswith("data") else 1])
     refused(f"a file where a folder belongs, `{verb}`", A_FILE, words, lambda b: (b.here / "file").write_text(""))
 for verb, words in (
@@ -133,7 +134,7 @@ def _(bench: Bench) -> str | None:
 
 
 @case(
-    "a small file that claims 40 GB, `data info`",
+    "2 GB of arrays in a small file, 2 GiB of memory, `data info`",
     "test_data.py::test_arrays_that_fit_one_by_one_but_not_together_are_refused",
 )
 def _(bench: Bench) -> str | None:
@@ -184,3 +185,30 @@ refused(
     "data info HERE/x.npz",
     duplicate,
 )
+
+
+def minari(bench: Bench) -> None:
+    """A Minari dataset whose HDF5 file is cut in half."""
+    import gymnasium
+    import h5py
+    from minari.serialization import serialize_space
+
+    folder = bench.here / "own" / "data"
+    folder.mkdir(parents=True)
+    space = serialize_space(gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32))
+    facts = {"total_episodes": 2, "total_steps": 8, "data_format": "hdf5", "dataset_id": "own-v0"}
+    facts |= {"minari_version": "0.5.3", "observation_space": space, "action_space": space}
+    (folder / "metadata.json").write_text(json.dumps(facts))
+    with h5py.File(folder / "main_data.hdf5", "w") as file:
+        for number in range(2):
+            episode = file.create_group(f"episode_{number}")
+            episode.attrs.update({"id": number, "total_steps": 4, "seed": 0})
+            for name, shape in (("observations", (5, 2)), ("actions", (4, 2)), ("rewards", (4,))):
+                episode[name] = np.zeros(shape, np.float32)
+            for name in ("terminations", "truncations"):
+                episode[name] = np.arange(4) == 3
+    os.truncate(folder / "main_data.hdf5", (folder / "main_data.hdf5").stat().st_size // 2)
+
+
+CUT = "test_importers.py::test_a_truncated_minari_dataset_is_one_line"
+refused("half of an HDF5 file of Minari, `data import`", CUT, "data import HERE/own --out HERE/x", minari)

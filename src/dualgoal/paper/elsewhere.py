@@ -6,7 +6,7 @@ is checked when it is read. Where its protocol differs from that of our rows, th
 
 import dataclasses
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
