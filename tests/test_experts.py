@@ -1,5 +1,8 @@
 """Expert files: what is read from them, and that a damaged or unfit one is named in one line."""
 
+import json
+import struct
+
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -62,6 +65,15 @@ def test_unfit_files_are_one_line(tmp_path, change, meta, message):
     with pytest.raises(UserError, match=message) as caught:
         experts.load(tmp_path / "e.safetensors", {"walk": (29, 8)})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("BF16", 2), ("F8_E5M2", 1)])
+def test_types_that_numpy_does_not_have_are_one_line(tmp_path, kind, size):
+    header = {"walk.layers.0.weight": {"dtype": kind, "shape": [2, 2], "data_offsets": [0, 4 * size]}}
+    text = json.dumps(header).encode()
+    (tmp_path / "e.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(4 * size))
+    with pytest.raises(UserError, match="not a readable safetensors file"):
+        experts.load(tmp_path / "e.safetensors", {"walk": (2, 2)})
 
 
 def test_a_damaged_file_is_one_line(tmp_path):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,6 +115,11 @@ def test_pruning_keeps_the_last_ones_and_those_asked_for(tmp_path):
         for step in range(10, 70, 10):
             record.save(step, ARRAYS, keep={20})
         assert directory.steps(tmp_path) == [20, 50, 60]
+
+
+def test_the_root_of_the_file_system_is_no_run_directory():
+    with pytest.raises(UserError, match="is the root of the file system"):
+        open_store(Path("/usr/.."))
 
 
 def test_a_second_process_is_refused(tmp_path):

@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import random
+import struct
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -162,4 +163,28 @@ def damaged_toml(content: bytes, rng: random.Random) -> tuple[bytes, str]:
     return "\n".join(lines).encode(), f"line {number}: {lines[number][:30]!r}"
 
 
-BY_KIND = {"json": damaged_json, "rows": damaged_rows, "npz": damaged_npz, "toml": damaged_toml}
+def damaged_safetensors(content: bytes, rng: random.Random) -> tuple[bytes, str]:
+    """Another type, shape, name or place of an array, in a header of the right length."""
+    size = struct.unpack("<Q", content[:8])[0]
+    header, arrays = json.loads(content[8 : 8 + size]), content[8 + size :]
+    name = rng.choice([name for name in header if name != "__metadata__"])
+    if rng.random() < 0.5:
+        header[name]["dtype"] = rng.choice(
+            ["BF16", "F16", "F64", "F8_E4M3", "F8_E5M2", "F4", "I8", "U64", "BOOL", "C64"]
+        )
+        wide = header[name]["data_offsets"][1] - header[name]["data_offsets"][0]
+        count = rng.choice([wide // 8, wide // 4, wide // 2, wide, 2 * wide])
+        header[name]["shape"] = rng.choice([header[name]["shape"], [count], [count, 1], []])
+        text, how = json.dumps(header).encode(), f"type of {name}"
+    else:
+        text, how = damaged_json(json.dumps(header).encode(), rng)
+    return struct.pack("<Q", len(text)) + text + arrays, how
+
+
+BY_KIND = {
+    "safetensors": damaged_safetensors,
+    "json": damaged_json,
+    "rows": damaged_rows,
+    "npz": damaged_npz,
+    "toml": damaged_toml,
+}

@@ -121,9 +121,9 @@ def run_places(root: Path) -> list[Place]:
         Place("owner.json", run / "owner.json", [glance, resume]),
         Place("measured.jsonl", run / measured.FILE, [lambda: reader.read(run), contrast], "rows"),
         Place("exported JSON", beside, [opened, send]),
-        Place("exported arrays", beside.with_suffix(".safetensors"), [opened], "binary", seal=seal_export),
+        Place("exported arrays", beside.with_suffix(".safetensors"), [opened], "safetensors", seal=seal_export),
         Place("checkpoint JSON", record, look, seal=seal),
-        Place("checkpoint arrays", arrays, look, "binary", seal=seal),
+        Place("checkpoint arrays", arrays, look, "safetensors", seal=seal),
     ]
 
 
@@ -220,7 +220,7 @@ def other_places(root: Path) -> list[Place]:
             for kind, file in goals.items()
         ),
         Place("row file", file, [lambda: row_files.load(file), build]),
-        Place("expert", expert, [lambda: experts.load(expert, {"walk": (29, 8)})], "binary"),
+        Place("expert", expert, [lambda: experts.load(expert, {"walk": (29, 8)})], "safetensors"),
     ]
 
 

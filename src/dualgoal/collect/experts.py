@@ -64,7 +64,7 @@ def load(path: Path, skills: Mapping[str, tuple[int, int]]) -> dict[str, Expert]
         with safe_open(path, framework="numpy") as file:
             meta = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError) as problem:
+    except (SafetensorError, OSError, TypeError, AttributeError) as problem:  # the last two: types NumPy does not have
         raise UserError(f"{path.name}: not a readable safetensors file ({problem})") from problem
     for option, known in (("activation", ACTIVATIONS), ("squash", SQUASHES)):
         if option in meta and meta[option] not in known:

@@ -159,6 +159,8 @@ class Store:
         self, path: Path, run: Run, facts: RunFacts, warn: Callable[[str], None] = print, *, wait: bool = False
     ):
         self.path, self.run, self.warn = Path(path), run, warn
+        if (whole := self.path.resolve()) == Path(whole.anchor):
+            raise UserError(f"{path}: is the root of the file system; choose a folder for --out")
         if os.path.lexists(self.path / CONFIG):  # a wrong command does not even touch a run that is there
             require_same_run(self.path, read_run(self.path), run)
         try:
