@@ -16,7 +16,7 @@ from dualgoal import files, jsons
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs, reproduce, settings
 from dualgoal.report import page
-from dualgoal.runs import config, directory, export, policy
+from dualgoal.runs import config, directory, export, overview, policy
 from run_files import rows, write_run
 
 ROOT = Path(__file__).parent.parent
@@ -156,6 +156,37 @@ def test_an_export_replaces_nothing_but_an_export(copy, tmp_path, name):
     assert tiny.record(copy) | {"config": (copy / "config.json").read_bytes()} == before
     again = [export.export_policy(copy, copy / "policy.safetensors").read_bytes() for _ in range(2)]
     assert again[0] == again[1]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("facts", [], "facts is \\[\\]; expected an object"),
+        ("facts", False, "facts is false; expected an object"),
+        ("seed", None, "seed is null; expected a whole number"),
+        ("step", "x", "step is "),
+        ("facts.sizes.observation_shape", [2**63], "no sizes of a problem"),
+        ("facts.sizes.observation_shape", [-1], "no sizes of a problem"),
+    ],
+)
+def test_an_export_with_other_facts_is_one_line(run, tmp_path, field, value, problem):
+    file = export.export_policy(run, tmp_path / "p.safetensors")
+    content = json.loads(file.with_suffix(".json").read_text())
+    *path, last = field.split(".")
+    inner = content
+    for name in path:
+        inner = inner[name]
+    inner[last] = value
+    file.with_suffix(".json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=problem):
+        policy.load(file)
+
+
+@pytest.mark.parametrize("change", [{"goals": [5]}, {"goals": "x"}, {"run": {"seeds": 3}}])
+def test_runs_shows_a_run_with_an_odd_configuration(copy, change):
+    content = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(content | change))
+    assert overview.look(copy).state in overview.STATES
 
 
 # Options out of range -------------------------------------------------------------------------------------------------

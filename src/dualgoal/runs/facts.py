@@ -5,7 +5,7 @@ not fit is one line that names the file and the field.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ from dualgoal.errors import UserError
 from dualgoal.jsons import typed
 from dualgoal.machine import Hardware
 
+LARGEST = 2**31  # numbers in an observation, a goal or an action
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -25,6 +27,11 @@ class Sizes:
     action_dim: int  # length of an action, or the number of actions when they are discrete
     discrete: bool
     goal_shape: tuple[int, ...] = ()  # (): as an observation
+
+    def __post_init__(self) -> None:
+        for numbers in (self.observation_shape, (self.action_dim,), self.goal_shape):
+            if any(n < 1 for n in numbers) or math.prod(numbers) >= LARGEST:
+                raise UserError(f"facts.sizes: {numbers} are no sizes of a problem")
 
     @classmethod
     def of(cls, data: Dataset) -> "Sizes":
@@ -92,9 +99,9 @@ class RunFacts:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any], where: str) -> "RunFacts":
+    def from_json(cls, values: Any, where: str) -> "RunFacts":
         """The inverse of `to_json`; `where` names the file for the error."""
         try:
-            return typed(dict(values), cls, "facts")
+            return typed(values, cls, "facts")
         except UserError as problem:
             raise UserError(f"{where}: {str(problem).removeprefix('facts.')}; restore the file") from problem

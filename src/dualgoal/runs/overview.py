@@ -60,14 +60,15 @@ def look(path: Path, now: float | None = None) -> Line:
         content = directory.read_config(path)
     except UserError:
         content = {"run": {}}
-    run, goals = content["run"], content.get("goals") or 0
+    run, goals = content["run"], _number(content.get("goals"))
     status = owner.read_status(path)
     saved = directory.steps(path)
     steps = _number(run.get("steps"))
     step = max([0, *saved[-1:], *([status.step] if status else [])])
     rate = status.rate if status and status.rate else _last_rate(path)
     found, _ = rows.usable_rows(path / directory.EVALUATIONS)
-    seeds = [seed for seed in run.get("seeds", []) if isinstance(seed, int)]
+    given = run.get("seeds")
+    seeds = [seed for seed in given if isinstance(seed, int)] if isinstance(given, list) else []
     success_step, success = _last_success(found, goals, seeds)
     state = _state(status, saved, steps, _evaluated(run, found, goals, seeds), now)
     going = state == "running" and rate and steps > step

@@ -80,16 +80,17 @@ def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
         ) from problem
     if not isinstance(known, dict) or known.get("format") != EXPORTED or not {"run", "facts"} <= set(known):
         raise UserError(f"{about}: does not describe an export that can be loaded; export the run again")
+    named = {name: jsons.typed(known.get(name), int, f"{about}: {name}") for name in ("seed", "step")}
     if hashlib.sha256(content).hexdigest() != known.get("sha256"):
         raise UserError(f"{file}: is not the file that {about.name} describes; export the run again")
     for name, asked in (("seed", seed), ("step", step)):
-        if asked not in (None, known.get(name)):
-            raise UserError(f"{file}: holds {name} {known.get(name)}, not {asked}; load the run directory for others")
+        if asked not in (None, named[name]):
+            raise UserError(f"{file}: holds {name} {named[name]}, not {asked}; load the run directory for others")
     run, facts = config.from_dict(known["run"]), RunFacts.from_json(known["facts"], str(about))
     agent = agent_for(run, dataclasses.asdict(facts.sizes))
     arrays = checkpoint.arrays_in(content, file)
     params = flat.unflatten(run.rep, run.algo, _template(agent).params, arrays, str(file))
-    return Policy(agent, params, run, facts, seed=known["seed"], step=known["step"], only_acts=True)
+    return Policy(agent, params, run, facts, **named, only_acts=True)
 
 
 @functools.lru_cache(maxsize=8)
