@@ -197,9 +197,16 @@ def test_rows_can_have_one_goal(run, folder, tmp_path, capsys):
     again = tmp_path / "two.npz"
     assert main([*words, "--out", str(again), "--goal", str(tmp_path / "goal.npy")]) == 0
     np.testing.assert_array_equal(np.load(again)["distance"], np.load(out)["distance"])
+    before = out.read_bytes()
+    out.unlink()  # as a process leaves it that is killed between the two files
+    for _ in range(2):
+        assert main([*words, "--out", str(out), "--goal", "3", "4.5"]) == 0 and out.read_bytes() == before
     capsys.readouterr()
+    (tmp_path / "goal.npz").write_bytes(b"")
+    (tmp_path / "mine.json").write_text("{}")
     for more, message in (
-        (["--out", str(out)], "already there"),
+        (["--out", str(tmp_path / "goal.npz")], "is not labels"),
+        (["--out", str(tmp_path / "mine.npz")], "is not labels"),
         (["--out", str(tmp_path / "x.csv")], "expected a name that ends in .npz or .parquet"),
         (["--out", str(tmp_path / "x.npz"), "--goal", "1", "2", "3"], "goal has shape (3,)"),
         (["--out", str(tmp_path / "x.npz"), "--goal", "1", "nan"], "a number is not finite"),

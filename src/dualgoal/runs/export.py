@@ -19,7 +19,7 @@ def export_policy(run: str | Path, out: str | Path, *, seed: int | None = None, 
     out = Path(out)
     if out.suffix != ".safetensors":
         raise UserError(f"{out}: expected a name that ends in .safetensors or .onnx")
-    _require_free(out)
+    require_free(out, FORMAT)
     loaded = policy.load(run, seed, step)
     arrays, architecture = describe(loaded)
     files.make_folder(out.parent)
@@ -27,8 +27,8 @@ def export_policy(run: str | Path, out: str | Path, *, seed: int | None = None, 
     return out
 
 
-def _require_free(out: Path) -> None:
-    """Raise if writing would replace anything but an earlier export: a run's config.json, a dataset's record, ..."""
+def require_free(out: Path, form: str, what: str = "an export") -> None:
+    """Raise if writing would replace anything but an earlier file of this form: a run's config.json, ..."""
     beside = out.with_suffix(".json")
     try:
         found = jsons.read(beside)
@@ -36,8 +36,8 @@ def _require_free(out: Path) -> None:
         return
     except UserError:
         found = None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise UserError(f"{beside}: would be replaced, and it is not an export; choose another --out")
+    if not isinstance(found, dict) or found.get("format") != form:
+        raise UserError(f"{beside}: would be replaced, and it is not {what}; choose another --out")
 
 
 def describe(loaded: policy.Policy) -> tuple[checkpoint.Arrays, dict[str, Any]]:

@@ -20,6 +20,7 @@ from dualgoal.files import make_folder, os_errors_in_one_line, replacing, sha256
 from dualgoal.losses import temporal_distance
 from dualgoal.progress import Rate, bar, counted
 from dualgoal.runs import policy
+from dualgoal.runs.export import require_free
 from dualgoal.runs.policy import Policy
 
 BATCH, IMAGES = 4096, 256  # rows measured at once
@@ -52,9 +53,9 @@ def write_labels(
         raise UserError(f"{out}: expected a name that ends in .npz or .parquet")
     if out.suffix == ".parquet":
         imports.optional("pyarrow", "parquet", "a parquet file")
-    for file in (out, out.with_suffix(".json")):
-        if file.exists():
-            raise UserError(f"{file}: already there; choose another --out")
+    if out.exists() and not out.with_suffix(".json").exists():  # which is written first
+        raise UserError(f"{out}: would be replaced, and it is not labels; choose another --out")
+    require_free(out, FORMAT, "labels")
     loaded = policy.load(run, seed, step)
     rows = dataset.load(data, loaded.run.task if Path(data).is_dir() else None, split)
     _require_fit(loaded, rows, data)
