@@ -61,7 +61,8 @@ def train(
     if isinstance(what, Run):
         if options or steps is not None or (rep, algo) != ("dual", "gcivl"):
             raise UserError("a Run has all its options; change them with dataclasses.replace, and give none here")
-        asked, datasets, left_open = what, None, ()
+        asked, datasets = what, None
+        left_open: tuple[str, ...] = ()
     else:
         options |= {} if steps is None else {"steps": steps}
         asked, datasets = _configure(what, env, rep, algo, data_path, validation, options)
@@ -90,8 +91,10 @@ def _configure(
         task = datasets[0].task or Path(what).stem
     else:
         task = str(what)
-    named = {kind: part if isinstance(part, str) else config.part_name(kind, part) for kind, part in
-             (("rep", rep), ("algo", algo))}  # fmt: skip
+    named = {
+        "rep": rep if isinstance(rep, str) else config.part_name("rep", rep),
+        "algo": algo if isinstance(algo, str) else config.part_name("algo", algo),
+    }
     where = {} if (name := _name_of(env)) is None else {"env": name}
     if task in tasks.TASKS or (datasets is None and data_path is None):
         run = settings.preset(task, named["rep"], named["algo"], **where, **options)

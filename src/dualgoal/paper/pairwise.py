@@ -20,6 +20,7 @@ from dualgoal.runs import config, directory, measured
 from dualgoal.runs.rows import LAST, EvalRow, Scores, scores
 
 Source = Literal["training", "eval"]
+Noise = config.Run | measured.Conditions  # both say under which noise evaluations were made
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
         if found.run.task != task:
             raise UserError(f"{path}: trained on '{found.run.task}', {paths[0]} on '{task}'; compare runs of one task")
     source = f"mean of the last {LAST} evaluations during training"
+    chosen: list[tuple[list[EvalRow], Noise]]
     if rows == "training":
         chosen = [(directory.evaluations(path), found.run) for path, found in zip(paths, recorded, strict=True)]
     else:
@@ -129,7 +131,7 @@ def _under(path: Path, conditions: measured.Conditions, until: int | None) -> li
     return found[-1]
 
 
-def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: Any, until: int | None) -> Side:
+def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: Noise, until: int | None) -> Side:
     """`under` has the noise of the evaluations that count: a run, or the conditions of an evaluation."""
     noise = {"goal_noise": under.goal_noise, "action_noise": under.action_noise}
     run, found = recorded.run, scores(rows, goals=recorded.facts.goals, until=until, **noise)

@@ -6,6 +6,7 @@ Whatever training would refuse before its first step is refused here in the same
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -101,7 +102,7 @@ def look_at(path: Path, task: str) -> DataFile:
     file = paths.find(path, task, "train")
     with npz.Archive(file) as archive:
         checks.members(archive)
-        found = {
+        found: dict[str, npz.Member] = {
             name: archive.members[name] for name in ("observations", "actions", "goals") if name in archive.members
         }
         episodes = int(np.count_nonzero(archive.read("terminals")))
@@ -110,7 +111,7 @@ def look_at(path: Path, task: str) -> DataFile:
     kind = lambda member: (
         member.dtype if member.dtype == np.uint8 else jnp.int32 if discrete and member.key == "actions" else jnp.float32
     )
-    arrays = {name: jax.ShapeDtypeStruct(member.shape, kind(member)) for name, member in found.items()}
+    arrays: dict[str, Any] = {name: jax.ShapeDtypeStruct(member.shape, kind(member)) for name, member in found.items()}
     goal = arrays["goals"].shape[1:] if "goals" in arrays else ()
     sizes = Sizes(arrays["observations"].shape[1:], width, discrete, goal)
     return DataFile(file, sizes, arrays, episodes, origin.read(paths.DatasetFiles.holding(file)))

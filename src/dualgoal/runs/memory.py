@@ -47,8 +47,8 @@ class Memory:
 def estimate(agent: Agent, seeds: int, data: Mapping[str, np.ndarray | jax.ShapeDtypeStruct], episodes: int) -> Memory:
     """The memory that training `agent` for so many seeds needs, on a dataset of these arrays (`observations`, `actions`
     and perhaps `goals`) and episodes, on this machine's devices."""
-    arrays = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in data.items()}
-    index = jax.ShapeDtypeStruct((episodes,), jnp.int32)
+    arrays: dict[str, Any] = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in data.items()}
+    index: Any = jax.ShapeDtypeStruct((episodes,), jnp.int32)
     rows = Transitions(arrays["observations"], arrays["actions"], index, index, arrays.get("goals"))
     key = jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), jnp.uint32))
     state = jax.eval_shape(agent.init, key)
