@@ -149,6 +149,7 @@ def test_discrete_actions_with_a_column_become_flat(tmp_path):
         ({"observations": np.full((18, 3), np.nan)}, r"own.npz \(episode 0\): 'observations' is nan in row 0"),
         ({"observations": np.zeros((18, 4, 4), np.uint8)}, "no image"),
         ({"terminals": np.ones(18)}, "episode of one row"),
+        ({"terminals": np.array(True)}, r"'terminals' has shape \(\)"),
         ({"terminals": np.where(np.arange(18) == 7, np.nan, 0)}, "'terminals' is nan in row 7; expected 0 or 1"),
         ({"terminals": np.where(np.arange(18) == 7, 0.5, 0)}, "'terminals' is 0.5 in row 7; expected 0 or 1"),
         ({"timeouts": np.full(18, 2)}, "'timeouts' is 2 in row 0; expected 0 or 1"),

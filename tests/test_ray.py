@@ -90,7 +90,7 @@ def test_gpus_and_shares_of_them(cluster, tmp_path):
             return [ast.literal_eval(file.read_text()) for file in files]
 
         assert seen(2, 1) == [("0,1", None, 3)]  # two GPUs, over which the loop splits the seeds
-        halves = seen(0.5, 4)
+        halves = seen(0.5, 2)
         assert {device for device, *_ in halves} <= {"0", "1"} and {tuple(rest) for _, *rest in halves} == {
             ("0.450", 1)
         }

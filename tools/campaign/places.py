@@ -258,7 +258,17 @@ def minari_places(root: Path) -> list[Place]:
         shutil.rmtree(root / "out", ignore_errors=True)
         importing.import_dataset(root / "own", root / "out")
 
+    own = root / "own.hdf5"
+    with h5py.File(own, "w") as file:
+        file["observations"], file["actions"] = np.zeros((82, 3), np.float32), np.zeros((82, 2), np.float32)
+        file["terminals"] = np.arange(82) % 41 == 40
+
+    def bring_hdf5() -> None:
+        shutil.rmtree(root / "out", ignore_errors=True)
+        importing.import_dataset(own, root / "out", scale_actions=True)
+
     return [
+        Place("HDF5", own, [bring_hdf5], "binary"),
         Place("Minari metadata", data / "metadata.json", [bring]),
         Place("Minari HDF5", data / "main_data.hdf5", [bring], "binary"),
     ]

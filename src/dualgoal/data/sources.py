@@ -98,9 +98,9 @@ def open_file(path: Path, parts: Parts) -> Source:
     """One npz or HDF5 file with all episodes one after the other."""
     table: Table = hdf5.Table(path) if _signature(path) == hdf5.SIGNATURE else NpzTable(path)
     columns, used = _choose(table, parts, tuple(ALIASES))
-    ends = _booleans(path.name, "terminals", columns.pop("terminals")[0][:])
+    ends = _booleans(path.name, "terminals", columns.pop("terminals")[0][...])
     if "timeouts" in columns:
-        timeouts = _booleans(path.name, "timeouts", columns.pop("timeouts")[0][:])
+        timeouts = _booleans(path.name, "timeouts", columns.pop("timeouts")[0][...])
         _equal_rows(path.name, {"terminals": ends, "timeouts": timeouts})
         ends = ends | timeouts
     _equal_rows(path.name, {key: part for key, found in columns.items() for part in found} | {"terminals": ends})
