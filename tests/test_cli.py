@@ -395,4 +395,6 @@ def test_ctrl_c_while_starting_ends_with_one_line(tmp_path, delay):
     time.sleep(delay)
     program.send_signal(signal.SIGINT)
     out, _ = program.communicate(timeout=60)
-    assert program.returncode == 130 and "Traceback" not in out and "stopped" in out.splitlines()[-1], out
+    assert program.returncode == 130 and "Traceback" not in out, out
+    last = out.splitlines()[-1]  # a quick machine has begun the run by then
+    assert last.startswith(("dualgoal: stopped", "dualgoal: interrupted")), out
