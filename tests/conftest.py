@@ -71,11 +71,6 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="module")
-def quick_compile():
-    """How everything is compiled in the tests."""
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The data of tiny runs."""
     import tiny

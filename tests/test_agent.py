@@ -17,8 +17,6 @@ from dualgoal.reps import TRA, Dual
 from dualgoal.runs import config
 from dualgoal.streams import GoalMix
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 IMAGE = small.IMAGE
 
 
@@ -27,7 +25,7 @@ def equal(a, b) -> bool:
 
 
 @pytest.fixture(scope="module")
-def trained(quick_compile):
+def trained():
     """Dual + GCIVL: the state at the start and after one, two and three updates."""
     agent, data, key = small.agent("dual", "gcivl"), small.data(), random.key(1)
     step, states, infos = jax.jit(agent.update), [agent.init(random.key(0))], []

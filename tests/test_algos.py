@@ -16,8 +16,6 @@ from dualgoal.errors import UserError
 from dualgoal.interface import Batch, Goal, Spec
 from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
 CHOICE = Spec((3,), 5, discrete=True, batch_size=4)
 BLANK = jnp.zeros((1, 3))  # policies below look at nothing

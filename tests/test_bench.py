@@ -16,7 +16,7 @@ KEYS = (
 )
 
 
-def test_rows_have_the_promised_fields(capsys, quick_compile):
+def test_rows_have_the_promised_fields(capsys):
     small = {"reps": ("orig",), "algos": ("gcbc",), "widths": (8,), "batches": (8,), "seconds": 0.02}
     measure.run_bench(Options(seeds=(2,), json=True, **small))
     (row,) = json.loads(capsys.readouterr().out)

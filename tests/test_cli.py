@@ -195,7 +195,7 @@ def test_the_frozen_representation_brings_its_options(tmp_path):
     assert run.rep == phi.rep and run.frozen_rep and run.rep_name == "dual"
 
 
-def test_train_eval_and_resume_from_the_command_line(tmp_path, capsys, monkeypatch, quick_compile):
+def test_train_eval_and_resume_from_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     make_data(tmp_path / "data")
@@ -314,7 +314,7 @@ def test_defects_keep_their_traceback(monkeypatch):
     ],
     ids=lambda words: " ".join(words[:2]),
 )
-def test_a_file_where_a_folder_belongs(tmp_path, capsys, monkeypatch, quick_compile, words):
+def test_a_file_where_a_folder_belongs(tmp_path, capsys, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     (tmp_path / "FILE").write_text("a file")

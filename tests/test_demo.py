@@ -32,7 +32,7 @@ def here(todo, say):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, quick_compile):
+def made(tmp_path_factory):
     """The folder of a tiny demo and what it printed."""
     out = tmp_path_factory.mktemp("demo")
     whole = demo.parts(out, print)

@@ -16,7 +16,7 @@ from dualgoal.reps import Orig
 from dualgoal.sampler import to_device
 
 SPEC = Spec(observation_shape=(2,), action_dim=3, discrete=True, discount=0.5, batch_size=4)
-pytestmark = [pytest.mark.filterwarnings("error"), pytest.mark.usefixtures("quick_compile")]
+pytestmark = pytest.mark.filterwarnings("error")
 FORMS = [DQN(hidden=(8,)), DQN("onehot", hidden=(8,)), DQN(double=True, hidden=(8,)), DQN(loss="huber", hidden=(8,))]
 
 

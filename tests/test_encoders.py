@@ -10,8 +10,6 @@ from jax import random
 from dualgoal.interface import Spec
 from dualgoal.nets.encoders import FEATURES, Early, Impala, Late, make_fusion
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 SHAPE = (64, 64, 3)
 SPEC = Spec(SHAPE, 2)
 

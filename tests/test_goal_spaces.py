@@ -161,7 +161,7 @@ def test_one_network_for_both_is_refused():
         Agent(small.rep("orig"), small.algo("gcivl"), Spec((64, 64, 3), 2, goal_shape=(2,)))
 
 
-def test_a_run_in_another_goal_space(tmp_path, quick_compile):
+def test_a_run_in_another_goal_space(tmp_path):
     """Trained, loaded, asked, explored and exported: goals have two coordinates everywhere."""
     imported(tmp_path, recordings(), goal_dims=(0, 1))
     options = {"steps": 4, "batch_size": 8, "eval_every": 4, "save_every": 4, "log_every": 4, "episodes": 0}

@@ -18,8 +18,6 @@ from dualgoal.nets.sphere import to_sphere
 from dualgoal.reps import HIQLPhi
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
 IMAGES = Spec(small.IMAGE, 2, batch_size=4)
 

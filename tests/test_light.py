@@ -40,7 +40,7 @@ def record():
     np.savez("own.npz", **rows, terminals=np.arange(60) % 15 == 14)
 
 
-def test_own_data_need_no_simulator(light, quick_compile, capsys):
+def test_own_data_need_no_simulator(light, capsys):
     record()
     small = "--steps 4 --batch-size 8 --save-every 4 --log-every 4 --seeds 0 --algo.hidden 8"
     for line in (

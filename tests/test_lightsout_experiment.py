@@ -91,7 +91,7 @@ def test_running_again_finds_it_complete_and_other_data_are_refused(solved):
         lightsout.train(run, solved, trajectories=1001, quiet=True)
 
 
-def test_learned_dual_trains_under_dqn(tmp_path, quick_compile):
+def test_learned_dual_trains_under_dqn(tmp_path):
     options = SMALL | {"rep.hidden": [16], "rep.dim": 8, "algo.hidden": [16]}
     run = Experiment("3x3", "dual", seeds=(0,), steps=4).to_run(**options)
     out = lightsout.train(run, tmp_path / "run", trajectories=50, quiet=True)

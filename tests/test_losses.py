@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from dualgoal import losses
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
 array = lambda *x: jnp.array(x, jnp.float32)
 

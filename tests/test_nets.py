@@ -13,8 +13,6 @@ from dualgoal.fast import activation_formulas
 from dualgoal.interface import Spec
 from dualgoal.nets import heads
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 SPEC = Spec((5,), 3)
 HALF = Spec((5,), 3, precision="bf16")
 

@@ -15,7 +15,6 @@ from dualgoal import interface
 from dualgoal.agent import Agent
 from dualgoal.reps import REPS
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
 PAGE = Path(__file__).parents[1] / "docs" / "new_algorithm.md"
 
 

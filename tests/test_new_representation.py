@@ -14,8 +14,6 @@ import small
 from dualgoal.algos import ALGOS
 from dualgoal.runs import config
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 PAGE = Path(__file__).parents[1] / "docs" / "new_representation.md"
 
 

@@ -21,8 +21,6 @@ from dualgoal.nets.encoders import Impala
 from dualgoal.nets.heads import Towers
 from dualgoal.reps import REPS
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 # VALUE is everything an algorithm learns values or critics by, POLICY its policy loss, KL the bottleneck's price.
 VALUE_LOSSES = {
     "gcivl": {"value"},

@@ -16,8 +16,6 @@ from jax import random
 import small
 from dualgoal.interface import Batch, Frames, Goals
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 B, D, A, N = 6, 3, 2, small.DIM
 HIDDEN = (7, 6)
 GAMMA = 0.9

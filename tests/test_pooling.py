@@ -8,8 +8,6 @@ from jax import random
 
 from dualgoal.fast import pooling
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 
 @pytest.mark.parametrize("sides", [(8, 8), (5, 12), (7, 3), (1, 2)])
 def test_pooling_and_its_gradient_equal_the_plain_twin(sides):

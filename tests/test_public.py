@@ -66,7 +66,7 @@ def test_every_name_is_documented_and_its_examples_are_right(name, place, monkey
         assert not failed, "".join(report)
 
 
-def test_the_examples_of_the_api_page_run(tmp_path, monkeypatch, capsys, quick_compile):
+def test_the_examples_of_the_api_page_run(tmp_path, monkeypatch, capsys):
     make_data(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))

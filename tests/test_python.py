@@ -193,7 +193,7 @@ def test_what_the_pages_name_is_reached_from_the_package():
 # Pages and examples ---------------------------------------------------------------------------------------------------
 
 
-def test_the_page_runs(quick_compile, capsys, monkeypatch):
+def test_the_page_runs(capsys, monkeypatch):
     whole = report_page.write_report
     monkeypatch.setattr(report_page, "write_report", lambda runs, out: whole(runs, out, explore=False))
     names, blocks = {}, pages.blocks((pages.ROOT / "docs" / "everyday.md").read_text())
@@ -206,7 +206,7 @@ def test_the_page_runs(quick_compile, capsys, monkeypatch):
     assert len([line for line in loop if line]) <= 20, "a loop of one's own in twenty lines"
 
 
-def test_the_examples_run(quick_compile, capsys, monkeypatch):
+def test_the_examples_run(capsys, monkeypatch):
     monkeypatch.syspath_prepend(pages.ROOT / "examples")
     own, new = (importlib.import_module(name) for name in ("own_data", "new_representation"))
     run = own.main(4, "runs/drone", **{"batch_size": 16, "rep.dim": 4, "rep.hidden": (8,), "algo.hidden": (8,)})

@@ -20,7 +20,7 @@ def workplace(tmp_path, monkeypatch):
     return pages.workplace(tmp_path, monkeypatch)
 
 
-def test_every_command_of_the_readme_runs(workplace, capsys, monkeypatch, quick_compile):
+def test_every_command_of_the_readme_runs(workplace, capsys, monkeypatch):
     from dualgoal.paper import jobs
 
     done = []

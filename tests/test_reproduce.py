@@ -155,7 +155,7 @@ def test_a_foreign_directory_is_not_taken_for_a_run(tmp_path):
     assert again.status == "unfinished" and read(again) is None
 
 
-def test_lights_out_for_real_from_runs_to_the_figure(tmp_path, quick_compile):
+def test_lights_out_for_real_from_runs_to_the_figure(tmp_path):
     small = {"tasks": ["lightsout-4x5"], "reps": ["dual"], "seeds": [0, 1], "steps": 20}
     small |= {"batch_size": 8, "algo.hidden": [8]}
     outcome = reproduce.reproduce_table("lightsout", out=tmp_path, quiet=True, say=quiet, **small)

@@ -19,8 +19,6 @@ from dualgoal.interface import Batch, Goals, Routes, Spec, with_options
 from dualgoal.reps import BYOL, REPS, TRA, VIB, VIP, Dual, aggregation
 from dualgoal.streams import FUTURE_GOALS, Window
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
 IMAGES = Spec(small.IMAGE, 2)
 HALF = jnp.float32(0.5)

@@ -16,8 +16,6 @@ from dualgoal.interface import Spec
 from dualgoal.nets.augment import PAD
 from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS, VALUE_GOALS, GoalMix, Waypoint, Window
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 DRAWS = 200_000
 CURRENT = GoalMix(1.0, 0.0, 0.0, 0.0)
 LIGHTS_OUT = GoalMix(0.2, 0.0, 0.5, 0.3)

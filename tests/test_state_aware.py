@@ -16,8 +16,6 @@ from dualgoal.nets.encoders import Impala
 from dualgoal.nets.tokens import Join, Tokens
 from dualgoal.reps import DualPair, DualSiamese, DualToken
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
 IMAGES = Spec(small.IMAGE, 2, batch_size=4)
 TINY = {"dim": 8, "hidden": (8,)}

@@ -12,8 +12,6 @@ from dualgoal.fast import convolution_kernels, pooled_kernels, pooling, trunk
 from dualgoal.interface import Spec
 from dualgoal.nets import encoders
 
-pytestmark = pytest.mark.usefixtures("quick_compile")
-
 SHAPE = (16, 16, 3)
 
 

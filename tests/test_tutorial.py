@@ -15,7 +15,7 @@ def workplace(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_tutorial_runs(workplace, capsys, quick_compile):
+def test_the_tutorial_runs(workplace, capsys):
     ran, names = [], {}
     for kind, block in pages.blocks(PAGE):
         if kind == "python":

@@ -61,7 +61,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("rep", "algo", "shape", "discrete", "goal"), PAIRS)
-def test_onnx_computes_what_the_policy_does(quick_compile, tmp_path, rep, algo, shape, discrete, goal):
+def test_onnx_computes_what_the_policy_does(tmp_path, rep, algo, shape, discrete, goal):
     onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'dualgoal[onnx]'")
     pytest.importorskip("onnx", reason="pip install 'dualgoal[onnx]'")
     made = make_policy(rep, algo, shape, discrete, goal)

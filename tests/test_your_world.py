@@ -19,7 +19,7 @@ PAGE = (pages.ROOT / "docs" / "your_world.md").read_text()
 pytest.importorskip("onnxruntime", reason="the page exports to ONNX: pip install 'dualgoal[onnx]'")
 
 
-def test_the_page_runs(tmp_path, monkeypatch, capsys, quick_compile):
+def test_the_page_runs(tmp_path, monkeypatch, capsys):
     (tmp_path / "examples").symlink_to(pages.ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
