@@ -210,7 +210,7 @@ def test_the_examples_run(capsys, monkeypatch):
     monkeypatch.syspath_prepend(pages.ROOT / "examples")
     own, new = (importlib.import_module(name) for name in ("own_data", "new_representation"))
     run = own.main(4, "runs/drone", **{"batch_size": 16, "rep.dim": 4, "rep.hidden": (8,), "algo.hidden": (8,)})
-    assert run.step == 4 and run.policy.facts.sizes.goal == (2,) and "steps to go" in capsys.readouterr().out
+    assert run.step == 4 and run.policy.facts.sizes.goal == (2,) and "% of 200 places" in capsys.readouterr().out
     agent, state = new.main(steps=4, batch_size=16, hidden=(8,))
     start = agent.init(jax.random.key(0))
     assert np.array_equal(start.params.rep.at, state.params.rep.at), "nothing trains the landmarks"
