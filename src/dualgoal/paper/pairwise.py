@@ -133,13 +133,13 @@ def _under(path: Path, conditions: measured.Conditions, until: int | None) -> li
 
 def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: Noise, until: int | None) -> Side:
     """`under` has the noise of the evaluations that count: a run, or the conditions of an evaluation."""
-    noise = {"goal_noise": under.goal_noise, "action_noise": under.action_noise}
-    run, found = recorded.run, scores(rows, goals=recorded.facts.goals, until=until, **noise)
+    alike = [r for r in rows if (r.goal_noise, r.action_noise) == (under.goal_noise, under.action_noise)]
+    run, goals = recorded.run, recorded.facts.goals
+    found = scores(alike, goals=goals, goal_noise=under.goal_noise, action_noise=under.action_noise, until=until)
     there = ~np.isnan(found.per_goal()).any(axis=1) if found.goals else np.zeros(0, bool)
     values = found.per_goal()[there]
     if not values.size:
         raise UserError(f"{path}: has no complete evaluation to compare; train it further, or see 'dualgoal runs'")
-    alike = [row for row in rows if (row.goal_noise, row.action_noise) == tuple(noise.values())]
     used = [row for row in alike if row.step in _counted(found)]
     return Side(
         path=str(path),
