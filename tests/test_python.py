@@ -132,7 +132,7 @@ def test_workers_get_the_name_of_an_environment_where_it_has_one():
 def test_rows_are_a_data_frame_where_there_is_pandas(trained, monkeypatch):
     run, _ = trained
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.warns(UserWarning, match="for a data frame, pip install pandas"):
+    with pytest.warns(UserWarning, match="for a data frame, pip install 'dualgoal.notebook.'"):
         rows = run.rows
     assert len(rows) == 16 and rows[0]["step"] == 10 and 0 <= rows[0]["success"] <= 1
     monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=lambda rows: ("frame", rows)))

@@ -236,6 +236,6 @@ def _frame(rows: list[dict[str, Any]]) -> Any:
     try:
         import pandas
     except ImportError:
-        warnings.warn("this is a list of rows; for a data frame, pip install pandas", stacklevel=3)
+        warnings.warn("this is a list of rows; for a data frame, pip install 'dualgoal[notebook]'", stacklevel=3)
         return rows
     return pandas.DataFrame(rows)
