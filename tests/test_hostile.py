@@ -167,6 +167,7 @@ def test_an_export_replaces_nothing_but_an_export(copy, tmp_path, name):
         ("step", "x", "step is "),
         ("facts.sizes.observation_shape", [2**63], "no sizes of a problem"),
         ("facts.sizes.observation_shape", [-1], "no sizes of a problem"),
+        ("run.algo.hidden", [], "hidden is empty"),
     ],
 )
 def test_an_export_with_other_facts_is_one_line(run, tmp_path, field, value, problem):

@@ -320,6 +320,8 @@ def check_choices(options: Any) -> None:
         value = getattr(options, field.name)
         if typing.get_origin(types[field.name]) is Literal and value not in typing.get_args(types[field.name]):
             raise unknown(field.name, str(value), typing.get_args(types[field.name]))
+        if field.name == "hidden" and value == ():
+            raise UserError("hidden is empty; expected the width of one layer or more")
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, float) and not math.isfinite(number):
                 raise UserError(f"{field.name} is {number}; expected a finite number")
