@@ -72,7 +72,7 @@ def test_types_that_numpy_does_not_have_are_one_line(tmp_path, kind, size):
     header = {"walk.layers.0.weight": {"dtype": kind, "shape": [2, 2], "data_offsets": [0, 4 * size]}}
     text = json.dumps(header).encode()
     (tmp_path / "e.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(4 * size))
-    with pytest.raises(UserError, match="not a readable safetensors file"):
+    with pytest.raises(UserError, match="not a readable safetensors file|must be a weight"):  # JAX brings some types
         experts.load(tmp_path / "e.safetensors", {"walk": (2, 2)})
 
 

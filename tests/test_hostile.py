@@ -211,7 +211,7 @@ def test_runs_shows_a_run_with_an_odd_configuration(copy, change):
         ("--tau nan", "tau is nan"),
         ("--discount nan", "discount is nan"),
         ("--augment nan", "augment is nan"),
-        ("--steps 99999999999999999999", "steps is 99999999999999999999"),
+        ("--steps 99999999999999999999", "steps is '99999999999999999999'"),
         ("--steps 2000000000 --log-every 1", "make them rarer"),
         ("--batch-size 0", "batch_size is 0"),
         ("--episodes -1", "episodes is -1"),

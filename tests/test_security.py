@@ -25,4 +25,6 @@ def test_the_tests_that_the_pages_name_exist(page):
 def test_nothing_listens():
     """No server and no listening socket in the package."""
     for file in (ROOT / "src").rglob("*.py"):
-        assert not re.search(r"socketserver|http\.server|\.listen\(|\.bind\(|asyncio", file.read_text()), file
+        assert not re.search(
+            r"socketserver|http\.server|\.listen\(|(?<!primitive)\.bind\(|asyncio", file.read_text()
+        ), file

@@ -135,9 +135,9 @@ def data_places(root: Path) -> list[Place]:
     plan = generate._plan(tiny.TASK, 3, 0, 41, None, None)[0]
     bounds = origin.ActionRange((-1.0, -1.0), (1.0, 1.0))
     full = origin.Origin(
-        tiny.TASK, "generated", "oracle", 0, {"mujoco": "3.3.0"}, 512, 1.5, {"goals": 3}, imported_from="x",
-        imported_sha256="ab", keys={"actions": "a"}, observation_keys=("p",), episode_files=3, image_size=(8, 8),
-        files=facts, plan=plan, action_range=bounds,
+        task=tiny.TASK, source="generated", collector="oracle", seed=0, versions={"mujoco": "3.3.0"}, shadow_size=512,
+        counts={"goals": 3}, imported_from="x", imported_sha256="ab", keys={"actions": "a"}, observation_keys=("p",),
+        episode_files=3, files=facts, plan=plan, action_range=bounds,
     )  # fmt: skip
     origin.write(files, full)
     whole = dataset.load(file)

@@ -162,8 +162,11 @@ class Ownership:
         # Not made durable: after a power failure nobody lives.
         temporary = self.path / f".{STATUS}.{self._owner.token}.{self._owner.pid}.tmp"
         with contextlib.suppress(OSError):
-            temporary.write_text(content)
-            os.replace(temporary, self.path / STATUS)
+            try:
+                temporary.write_text(content)
+                os.replace(temporary, self.path / STATUS)
+            finally:  # also on a full disk
+                temporary.unlink(missing_ok=True)
 
 
 def acquire(path: Path, *, wait: bool = False, say: Callable[[str], None] = print) -> Ownership:
