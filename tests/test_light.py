@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import dualgoal.envs
+import dualgoal.collect
+import dualgoal.envs  # noqa: F401
 from dualgoal.cli import doctor
 from dualgoal.cli.main import main
 from dualgoal.envs import versions
@@ -27,8 +28,8 @@ def light(tmp_path, monkeypatch):
             monkeypatch.delitem(sys.modules, name)
     for name in ABSENT:
         monkeypatch.setitem(sys.modules, name, None)
-    for name in [name for name in vars(dualgoal.envs) if f"dualgoal.envs.{name}" in OURS]:
-        monkeypatch.delattr(dualgoal.envs, name)
+    for package, _, name in (module.rpartition(".") for module in OURS):  # packages remember their modules, too
+        monkeypatch.delattr(sys.modules[package], name, raising=False)
     monkeypatch.setattr(versions, "SIMULATORS", ("no-such-simulator",))
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

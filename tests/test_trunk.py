@@ -35,7 +35,7 @@ def test_batches_together_equal_the_plain_encoder_and_its_gradient(monkeypatch, 
         return ((a + jax.lax.stop_gradient(b)) * d).sum(), (a, b)
 
     (_, theirs), their_gradient = jax.value_and_grad(loss, has_aux=True)(net)
-    monkeypatch.setattr(encoders, "ops_for", lambda shape, bf16: trunk.plain_ops(jnp.float32, least))
+    monkeypatch.setattr(encoders, "ops_for", lambda shapes, bf16: trunk.plain_ops(jnp.float32, least))
     (_, ours), our_gradient = jax.value_and_grad(loss, has_aux=True)(net)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), ours, theirs)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3), our_gradient, their_gradient)

@@ -195,7 +195,8 @@ class Agent:
         *sides, channels = self.spec.observation_shape
         widest = channels * (2 if self.rep_spec.fusion == "early" else 1)
         return (
-            self.spec.pixels and ops_for((self.spec.batch_size, *sides, widest), self.spec.precision == "bf16") is None
+            self.spec.pixels
+            and ops_for([(self.spec.batch_size, *sides, widest)], self.spec.precision == "bf16") is None
         )
 
     # Training ---------------------------------------------------------------------------------------------------------

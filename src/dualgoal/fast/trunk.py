@@ -10,8 +10,9 @@ Three things differ from differentiating `plain`, none of which changes the math
 """
 
 import functools
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -117,8 +118,9 @@ def turned(w: Array) -> Array:
     return w[::-1, ::-1].swapaxes(2, 3)
 
 
-def ops_for(shape: tuple[int, ...], bf16: bool) -> Ops | None:
-    """The kernels for batches of images (B, H, W, C) of this shape, or None where they cannot be used."""
+def ops_for(shapes: Sequence[tuple[int, ...]], bf16: bool) -> Ops | None:
+    """The kernels for batches of images of these shapes (B, H, W, C), or None where they cannot be used. The numbers of
+    rows are looked at last: in exports they are open."""
     if (
         not bf16
         or os.environ.get(SWITCH) != "1"
@@ -126,7 +128,7 @@ def ops_for(shape: tuple[int, ...], bf16: bool) -> Ops | None:
         or "rocm" in jax.devices()[0].client.platform_version
     ):
         return None
-    return kernel_ops() if fits(shape) else None
+    return kernel_ops() if fits((math.gcd(*(shape[0] for shape in shapes)), *shapes[0][1:])) else None
 
 
 def fits(shape: tuple[int, ...]) -> bool:

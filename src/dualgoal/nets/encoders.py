@@ -100,9 +100,7 @@ class Impala(eqx.Module):
     def each(self, *images: Images) -> tuple[Float[Array, "_ 512"], ...]:
         """The features of several batches of images, computed together where that is faster. Those that need no
         gradient should come last."""
-        ops = None
-        if self.bf16:  # else no kernel would do, and the number of rows may be open, as it is in exports
-            ops = ops_for((math.gcd(*(len(i) for i in images)), *images[0].shape[1:]), self.bf16)
+        ops = ops_for([i.shape for i in images], self.bf16)
         if ops is None:
             return tuple(features(self, i) for i in images)
         layers = tuple(tuple((conv.w, conv.b) for conv in (stack.first, *stack.block)) for stack in self.stacks)
