@@ -68,7 +68,7 @@ for kind in ("pipe", "device"):
     def _(bench: Bench, kind: str = kind) -> str | None:
         (bench.run / "eval.jsonl").unlink(missing_ok=True)
         os.mkfifo(bench.run / "eval.jsonl") if kind == "pipe" else (bench.run / "eval.jsonl").symlink_to("/dev/zero")
-        return bench.call("report RUN --out HERE/r.html", seconds=40, limits={resource.RLIMIT_AS: 4 << 30}).raw
+        return bench.call("report RUN --out HERE/r.html", seconds=90, limits={resource.RLIMIT_AS: 4 << 30}).raw
 
 
 @case("the output of `train` goes to `head -1`", "test_cli.py::test_a_closed_pipe_does_not_stop_training")
