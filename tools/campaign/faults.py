@@ -16,6 +16,7 @@ from pathlib import Path
 import commands
 from campaign import Outcome
 from commands import Target, run_child
+from slow import slowly
 
 from dualgoal.workers import Pool
 
@@ -127,7 +128,7 @@ def workers() -> Iterator[tuple[str, str | None, str]]:
     """Worker processes that are killed or stopped while they work."""
     for name, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
         for after in (0.3, 1.0, 1.5):
-            with Pool(slowly, 2, job_seconds=4) as pool:
+            with Pool(slowly, 2, job_seconds=10) as pool:
                 answers = [pool.submit(n) for n in range(4)]
                 time.sleep(after)
                 for pid in pool.pids[:1]:
@@ -137,8 +138,3 @@ def workers() -> Iterator[tuple[str, str | None, str]]:
                 except Exception as problem:
                     wrong = repr(problem)
             yield "answered all the same", f"wrong answers {wrong}" if wrong else None, f"{name} after {after} s"
-
-
-def slowly(number: int) -> int:
-    time.sleep(0.7)
-    return number * number
