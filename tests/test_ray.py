@@ -21,7 +21,7 @@ from tiny import SWEEP, make_data, record
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'dualgoal[ray]')")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc for a worker's node")
 
-FILE = SWEEP.format(rates="1e-4, 2e-4")  # a run for each of the two nodes
+FILE = SWEEP.format(rates="1e-4, 2e-4, 3e-4, 4e-4")  # two runs for each of the two nodes
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_gpus_and_shares_of_them(cluster, tmp_path):
 
 def test_a_lost_node_costs_time_and_no_result(cluster, tmp_path, monkeypatch):
     found, nodes = cluster
-    data, file = make_data(tmp_path / "data"), tmp_path / "two.toml"
+    data, file = make_data(tmp_path / "data"), tmp_path / "four.toml"
     file.write_text(FILE)
     said, removed = [], []
 
