@@ -26,7 +26,7 @@ ALLOWED = {  # a folder, or a module at the top, may import itself and what stan
     "algos": "interface streams losses nets errors",
     "registry": "reps algos interface imports errors",
     "agent": "interface compatibility streams sampler losses nets fast errors",
-    "loop": "agent streams sampler interface errors",
+    "loop": "agent fast streams sampler interface errors",
     "envs": "errors files imports",
     "data": "envs files imports jsons machine progress errors",
     "collect": "data envs files imports jsons machine progress workers errors",

@@ -27,7 +27,6 @@ from dualgoal import sampler
 from dualgoal.compatibility import check_goals, check_pair
 from dualgoal.errors import UserError
 from dualgoal.fast import adam
-from dualgoal.fast.trunk import ops_for
 from dualgoal.interface import (
     Algorithm,
     Batch,
@@ -43,7 +42,7 @@ from dualgoal.interface import (
     Stream,
 )
 from dualgoal.losses import temporal_distance
-from dualgoal.nets.encoders import FEATURES, Impala
+from dualgoal.nets.encoders import FEATURES, Impala, Together
 from dualgoal.streams import Transitions
 
 # bf16 factors are chosen by the networks themselves; the products that remain under "bf16" may be tf32.
@@ -72,21 +71,6 @@ class Encoders(eqx.Module):
     @property
     def of_goals(self) -> Impala:
         return self.goal or self.state
-
-
-class Together:
-    """An encoder that is first asked for all images, and then gives all answers, in the same order."""
-
-    def __init__(self, net: Impala) -> None:
-        self.net, self.asked, self.given = net, list[Array](), list[Array]()
-
-    def ask(self, images: Array) -> Array:
-        self.asked.append(images)
-        return images
-
-    def answer(self, images: Array) -> Array:
-        self.given = self.given or list(self.net.each(*self.asked))
-        return self.given.pop(0)
 
 
 class Params(NamedTuple):
@@ -185,19 +169,6 @@ class Agent:
         """The role whose encodings pay the representation's penalty: the first that trains a value, else the first."""
         values = [name for name, role in self.algo.roles.items() if role.trains == "value"]
         return next(iter([*values, *self.algo.roles]), None)
-
-    @property
-    def seeds_take_turns(self) -> bool:
-        """Whether several seeds are faster one after the other: batched products are slow on a CPU, and a library's
-        convolution with weights per seed becomes a grouped one, which is slow everywhere."""
-        if jax.default_backend() == "cpu":
-            return True
-        *sides, channels = self.spec.observation_shape
-        widest = channels * (2 if self.rep_spec.fusion == "early" else 1)
-        return (
-            self.spec.pixels
-            and ops_for([(self.spec.batch_size, *sides, widest)], self.spec.precision == "bf16") is None
-        )
 
     # Training ---------------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dualgoal.agent import Agent, State
 from dualgoal.errors import UserError
+from dualgoal.fast.trunk import ops_for
 from dualgoal.interface import Batch, Info
 from dualgoal.streams import Transitions
 
@@ -54,6 +55,16 @@ def compile_loop(lowered: Any) -> Any:
     return lowered.compile()
 
 
+def seeds_take_turns(agent: Agent) -> bool:
+    """Whether several seeds of one device are faster one after the other."""
+    if jax.default_backend() == "cpu":
+        return True
+    spec = agent.spec
+    *sides, channels = spec.observation_shape
+    widest = channels * (2 if agent.rep_spec.fusion == "early" else 1)
+    return spec.pixels and ops_for([(spec.batch_size, *sides, widest)], spec.precision == "bf16") is None
+
+
 def devices_used(seeds: int, devices: int) -> int:
     """How many devices to use: the largest number that divides the seeds evenly."""
     return max(n for n in range(1, min(seeds, devices) + 1) if seeds % n == 0)
@@ -61,7 +72,7 @@ def devices_used(seeds: int, devices: int) -> int:
 
 def over_seeds(agent: Agent, function: Callable[..., Any], *by_seed: Any) -> Any:
     """`function` for every seed: batched, or one seed after the other where that is faster."""
-    if agent.seeds_take_turns:
+    if seeds_take_turns(agent):
         return jax.lax.map(lambda seed: function(*seed), by_seed)
     return jax.vmap(function)(*by_seed)
 

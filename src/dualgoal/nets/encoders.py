@@ -120,6 +120,21 @@ def gelu(y: Float[Array, "B 512"], b: Float[Array, " 512"]) -> Float[Array, "B 5
     return jax.nn.gelu(y + b[None], approximate=True)
 
 
+class Together:
+    """An encoder that is first asked for all images, and then gives all answers, in the same order."""
+
+    def __init__(self, net: Impala) -> None:
+        self.net, self.asked, self.given = net, list[Array](), list[Array]()
+
+    def ask(self, images: Array) -> Array:
+        self.asked.append(images)
+        return images
+
+    def answer(self, images: Array) -> Array:
+        self.given = self.given or list(self.net.each(*self.asked))
+        return self.given.pop(0)
+
+
 class Concat(eqx.Module):
     """Vectors, which need no encoder: both as they are."""
 
