@@ -45,6 +45,8 @@ VERBS: dict[str, Entry] = {
     "data fetch": Entry("data:Fetch", "Download a dataset of the paper."),
     "data info": Entry("data:Info", "Print shapes, episodes, value ranges and origin of a dataset."),
     "data import": Entry("data:Import", "Convert your own recordings to a dataset."),
+    "expert train": Entry("expert:Train", "Train a policy that walks, for data of walkers.", resumes=True),
+    "expert eval": Entry("expert:Eval", "Measure how well such a policy walks."),
     "list": Entry("listing:List", "List representations, algorithms, tasks or the paper's tables."),
     "demo": Entry("demo:Demo", "Train on Lights Out and on a maze and write a report, in under three minutes."),
     "doctor": Entry("doctor:Doctor", "Report versions, devices, rendering, memory and disk, and what to repair."),
@@ -65,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     outputs = terminal.protect_output()
     terminal.shorten_warnings()
     terminal.protect_interrupts(farewell("stopped", words))
-    if words and words[0] in VERBS and VERBS[words[0]].resumes:
+    if any(VERBS[name].resumes for name in (" ".join(words[:n]) for n in (1, 2)) if name in VERBS):
         terminal.protect_preemption(farewell("stopped", words))
     code = status(words)
     lost = terminal.lost_output(outputs)

@@ -11,6 +11,7 @@ and, in its metadata, `activation` ("gelu", "relu" or "tanh"; default "gelu", th
 to walk in) and, for antsoccer, also `dribble` (section 9.2 gives its 42 inputs).
 """
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,7 +24,8 @@ Expert = Callable[[np.ndarray], np.ndarray]
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+    # Plain numbers, unlike NumPy's own, leave float32 what it is.
+    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * (x * x * x))))
 
 
 def relu(x: np.ndarray) -> np.ndarray:

@@ -1,0 +1,83 @@
+"""`dualgoal expert ...`: train a policy that walks, and measure one."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import tyro
+from tyro.conf import Positional, arg
+
+from dualgoal.cli.parsing import unset
+from dualgoal.cli.verb import Verb, show
+from dualgoal.experts.recipe import OFFICIAL, Recipe
+
+BODY_HELP = "What is to walk: ant, antball or humanoid."
+
+
+@dataclass(frozen=True)
+class Train(Recipe, Verb):
+    """Soft actor-critic with OGBench's settings for the body as defaults: simulation on the cores, learning on the GPU
+    if there is one. An interrupted run resumes when the same command is given again."""
+
+    body: Annotated[Positional[str], arg(metavar="BODY", help=BODY_HELP)]
+    out: Annotated[Path | None, unset("experts/BODY", "PATH")] = None
+    """Folder for the policy (actor.safetensors), its record, progress and checkpoints."""
+    threads: Annotated[int | None, unset("all cores", "INT")] = None
+    """Threads that simulate; their number changes no result."""
+    log_every: int = 10_000
+    """Control steps between rows of metrics.jsonl, with which the policy is written."""
+    save_every: Annotated[int | None, unset("a tenth of all", "INT")] = None
+    """Control steps between checkpoints."""
+    quiet: bool = False
+    """Show no progress."""
+
+    @classmethod
+    def defaults(cls, words: Sequence[str]) -> Self:
+        """The official settings for the body that comes first."""
+        recipe = OFFICIAL.get(words[0] if words else "", OFFICIAL["ant"])
+        return cls(**{**dataclasses.asdict(recipe), "body": tyro.MISSING})
+
+    def run(self) -> None:
+        from dualgoal.experts import training
+
+        recipe = Recipe(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Recipe)})
+        print(
+            training.train(
+                recipe, self.out or Path("experts") / self.body, threads=self.threads, log_every=self.log_every,
+                save_every=self.save_every, quiet=self.quiet,
+            )
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Eval(Verb):
+    """Prints speed along the command, falls per 1,000 steps and, depending on the body, targets reached, balls brought
+    to the goal or the time to stand up; without noise on the actions, and with as much as data collection adds."""
+
+    body: Annotated[Positional[Literal["ant", "antball", "humanoid"]], arg(metavar="BODY", help=BODY_HELP)]
+    file: Annotated[Positional[Path], arg(metavar="FILE")]
+    """A policy (safetensors), or the folder of a training."""
+    episodes: int = 100
+    """Simulations."""
+    seed: int = 0
+    """Random seed."""
+    threads: Annotated[int | None, unset("all cores", "INT")] = None
+    """Threads that simulate; their number changes no result."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        from dualgoal import machine
+        from dualgoal.experts import evaluation, record
+        from dualgoal.runs.config import check_range
+
+        check_range("episodes", self.episodes, 1, 100_000)
+        check_range("seed", self.seed, 0)
+        check_range("threads", self.threads or 1, 1, 1024)
+        policy = record.load(self.body, self.file)
+        found = evaluation.evaluate(
+            self.body, policy, episodes=self.episodes, seed=self.seed, threads=self.threads or machine.cores()
+        )
+        show(found, self.json, evaluation.table)

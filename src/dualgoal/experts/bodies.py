@@ -1,0 +1,198 @@
+"""The bodies that learn to walk: OGBench's `online-ant-xy-v0`, `online-antball-v0` and `online-humanoid-xy-v0`.
+
+A body says how one simulation is reset and stepped, and computes observations, rewards and falls for many of them at
+once from `read`, the row of numbers taken from each after a step. A command is what the policy is asked for: a unit
+direction to walk in, or, with a ball, the point to bring it to.
+"""
+
+import abc
+from pathlib import Path
+from typing import ClassVar
+
+import mujoco
+import numpy as np
+import ogbench
+
+BALL = """<body name="ball" pos="0 0 3"><freejoint name="ball_root"/>
+<geom name="ball" size=".25" material="ball" priority="1" conaffinity="1" condim="6"/></body>"""
+RESET_NOISE = 0.1
+LOWEST, HIGHEST = 0.2, 1.0  # height of an ant's torso; outside of it the ant has fallen
+BALL_REACHED = 0.5  # metres between ball and goal
+
+
+class Body(abc.ABC):
+    """One kind of body; holds the model, which all its simulations share."""
+
+    name: ClassVar[str]
+    asset: ClassVar[str]  # OGBench's file
+    observation_size: ClassVar[int]
+    seconds: ClassVar[float]  # per control step
+    limit: ClassVar[int]  # steps of a training episode
+    new_command_every: ClassVar[int | None]  # steps, besides the beginning of an episode
+
+    def __init__(self) -> None:
+        self.model = mujoco.MjModel.from_xml_string(self.xml())
+
+    def xml(self) -> str:
+        return (Path(ogbench.__file__).parent / "online_locomotion" / "assets" / self.asset).read_text()
+
+    @property
+    def action_size(self) -> int:
+        return int(self.model.nu)
+
+    @abc.abstractmethod
+    def reset(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
+        """Begin an episode."""
+
+    @abc.abstractmethod
+    def step(self, data: mujoco.MjData, action: np.ndarray) -> None:
+        """One control step."""
+
+    def refresh(self, data: mujoco.MjData) -> None:  # noqa: B027 (most bodies need nothing)
+        """Compute again what `step` expects of a simulation whose state was just restored."""
+
+    def read(self, data: mujoco.MjData) -> np.ndarray:
+        """What the functions below need of one simulation."""
+        return np.concatenate([data.qpos, data.qvel])
+
+    def command(self, rng: np.random.Generator) -> np.ndarray:
+        """A new command."""
+        direction = rng.standard_normal(2)
+        return direction / np.linalg.norm(direction)
+
+    @abc.abstractmethod
+    def observe(self, seen: np.ndarray, command: np.ndarray) -> np.ndarray:
+        """Observations (E, observation_size)."""
+
+    @abc.abstractmethod
+    def reward(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
+        """Rewards (E,) of one step."""
+
+    def progress(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
+        """Metres (E,) that one step made in the sense of the command."""
+        return ((after[:, :2] - before[:, :2]) * command).sum(axis=1)
+
+    @abc.abstractmethod
+    def fallen(self, seen: np.ndarray) -> np.ndarray:
+        """Where (E,) an episode ends because the body has fallen."""
+
+
+class Ant(Body):
+    """Four legs, eight motors, ten steps per second. The reward is the way made in the direction of the command."""
+
+    name, asset, observation_size = "ant", "ant.xml", 29
+    seconds, limit, new_command_every = 0.1, 1000, 100
+
+    def reset(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
+        mujoco.mj_resetData(self.model, data)
+        data.qpos += rng.uniform(-RESET_NOISE, RESET_NOISE, self.model.nq)
+        data.qvel += RESET_NOISE * rng.standard_normal(self.model.nv)
+        mujoco.mj_forward(self.model, data)
+
+    def step(self, data: mujoco.MjData, action: np.ndarray) -> None:
+        data.ctrl[:] = action
+        mujoco.mj_step(self.model, data, 5)
+
+    def observe(self, seen: np.ndarray, command: np.ndarray) -> np.ndarray:
+        return np.concatenate([seen[:, 2:], command], axis=1)
+
+    def reward(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
+        return self.progress(before, after, command)
+
+    def fallen(self, seen: np.ndarray) -> np.ndarray:
+        standing = (seen[:, 2] >= LOWEST) & (seen[:, 2] <= HIGHEST)
+        return ~(standing & np.isfinite(seen).all(axis=1))
+
+
+class AntBall(Ant):
+    """The ant and a ball, which it is to bring to a point. The reward is the way made towards ball and goal."""
+
+    name, observation_size, limit, new_command_every = "antball", 42, 200, None
+    ant, ball = slice(0, 2), slice(15, 17)  # their places in `seen`
+
+    def xml(self) -> str:
+        return super().xml().replace("</worldbody>", f"{BALL}</worldbody>")
+
+    def reset(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
+        super().reset(data, rng)
+        data.qpos[self.ant] = rng.uniform(-1, 1, 2)
+        data.qpos[self.ball] = rng.uniform(-2, 2, 2)
+        mujoco.mj_forward(self.model, data)
+
+    def command(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.uniform(-12, 12, 2)
+
+    def observe(self, seen: np.ndarray, command: np.ndarray) -> np.ndarray:
+        ant, ball = seen[:, self.ant], seen[:, self.ball]
+        return np.concatenate([seen[:, 2:15], seen[:, 17:], ball - ant, command - ball], axis=1)
+
+    def distances(self, seen: np.ndarray, command: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Metres between ant and ball, and between ball and goal."""
+        ant, ball = seen[:, self.ant], seen[:, self.ball]
+        return np.linalg.norm(ant - ball, axis=1), np.linalg.norm(ball - command, axis=1)
+
+    def reward(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
+        (ant_before, ball_before), (ant, ball) = self.distances(before, command), self.distances(after, command)
+        return 10 * (2.5 * (ball_before - ball) + (ant_before - ant))
+
+    def progress(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
+        return self.distances(before, command)[1] - self.distances(after, command)[1]
+
+
+class Humanoid(Body):
+    """Twenty-one motors, forty steps per second. It begins lying down, so it has to learn to get up as well."""
+
+    name, asset, observation_size = "humanoid", "humanoid.xml", 69
+    seconds, limit, new_command_every = 0.025, 1000, 200
+    torso, head, limbs = 1, 2, [16, 10, 13, 7]  # bodies: left hand, left foot, right hand, right foot
+    STAND = 1.4  # height of the head that is worth a full reward
+
+    def reset(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
+        mujoco.mj_resetData(self.model, data)
+        low, high = self.model.jnt_range[1:].T
+        while True:  # until no two parts touch each other or the floor
+            quaternion = rng.uniform(size=4)
+            data.qpos[3:7] = quaternion / np.linalg.norm(quaternion)
+            data.qpos[7:] = rng.uniform(low, high)
+            mujoco.mj_forward(self.model, data)
+            if data.ncon == 0:
+                return
+
+    def step(self, data: mujoco.MjData, action: np.ndarray) -> None:
+        # As dm_control does it: positions and what is computed from them belong to the same time.
+        data.ctrl[:] = action
+        mujoco.mj_step2(self.model, data)
+        mujoco.mj_step(self.model, data, 4)
+        mujoco.mj_step1(self.model, data)
+
+    def refresh(self, data: mujoco.MjData) -> None:
+        mujoco.mj_step1(self.model, data)
+
+    def read(self, data: mujoco.MjData) -> np.ndarray:
+        places, frame = data.xpos, data.xmat[self.torso]
+        limbs = (places[self.limbs] - places[self.torso]) @ frame.reshape(3, 3)
+        height = places[self.head, 2:3]
+        return np.concatenate(
+            [data.qpos[:2], data.qpos[7:], height, limbs.ravel(), frame[6:], data.sensordata[:3], data.qvel]
+        )
+
+    def observe(self, seen: np.ndarray, command: np.ndarray) -> np.ndarray:
+        return np.concatenate([seen[:, 2:], command], axis=1)
+
+    def head_height(self, seen: np.ndarray) -> np.ndarray:
+        return seen[:, 23]
+
+    def standing(self, seen: np.ndarray) -> np.ndarray:
+        """How much (E,) a humanoid stands, from 0 to 1: its head is high enough and its torso upright."""
+        missing = np.maximum(self.STAND - self.head_height(seen), 0.0) / (self.STAND / 4)
+        leaning = np.maximum(0.9 - seen[:, 38], 0.0) / 1.9
+        return np.exp(missing**2 * np.log(0.1)) * np.maximum(1.0 - leaning, 0.0)
+
+    def reward(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
+        return self.standing(after) * (1 + 100 * self.progress(before, after, command))
+
+    def fallen(self, seen: np.ndarray) -> np.ndarray:
+        return np.zeros(len(seen), bool)
+
+
+BODIES: dict[str, type[Body]] = {body.name: body for body in (Ant, AntBall, Humanoid)}

@@ -1,0 +1,122 @@
+"""How well a policy walks: speed along the command, falls, targets reached, balls brought, time to stand up."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dualgoal.collect.behaviours import WALK_NOISE
+from dualgoal.experts.bodies import BALL_REACHED, BODIES, AntBall, Body, Humanoid
+from dualgoal.experts.herd import Herd
+
+Policy = Callable[[np.ndarray], np.ndarray]  # rows of observations to rows of actions
+Measures = dict[str, float | None]
+
+TARGET, TARGET_REACHED, TARGET_STEPS = 8.0, 0.5, 300  # metres, metres, steps
+UPRIGHT, DOWN = 1.2, 0.8  # heights of a humanoid's head: it stands, it lies again
+STAND_STEPS = 300
+ENDLESS = 1 << 30  # steps of an episode: only a fall ends it
+
+
+def evaluate(body: str, policy: Policy, *, episodes: int, seed: int, threads: int) -> dict[str, Measures]:
+    """Measures by noise on the actions: none, and as much as collectors add."""
+    return {
+        f"{noise:g}": _measure(BODIES[body](), policy, episodes, seed, threads, noise) for noise in (0.0, WALK_NOISE)
+    }
+
+
+def _measure(body: Body, policy: Policy, episodes: int, seed: int, threads: int, noise: float) -> Measures:
+    rng = np.random.default_rng(seed)
+    herd = Herd(body, episodes, threads, ENDLESS)
+    herd.start(rng)
+
+    def step() -> Any:
+        actions = policy(herd.observation.astype(np.float32))
+        return herd.step(np.clip(actions + noise * rng.standard_normal(actions.shape), -1.0, 1.0), rng)
+
+    try:
+        if isinstance(body, AntBall):
+            return _bring_balls(body, herd, step)
+        if isinstance(body, Humanoid):
+            return {**_stand_up(body, herd, step), **_walk(body, herd, step)}
+        return {**_walk(body, herd, step), **_reach_targets(herd, step, rng)}
+    finally:
+        herd.close()
+
+
+def _walk(body: Body, herd: Herd, step: Callable[[], Any]) -> Measures:
+    """Half an ordinary episode in one direction each, evenly around the compass."""
+    angles = 2 * np.pi * np.arange(herd.count) / herd.count
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    steps = body.limit // 2
+    metres, falls = np.zeros(herd.count), 0
+    stood = np.zeros(herd.count, bool)
+    for _ in range(steps):
+        herd.command[:] = directions
+        made = step()
+        metres += made.progress
+        if isinstance(body, Humanoid):
+            height = body.head_height(made.seen)
+            falls += int((stood & (height < DOWN)).sum())
+            stood = (stood | (height > UPRIGHT)) & (height >= DOWN)
+        else:
+            falls += int(made.fallen.sum())
+    pace = metres / steps
+    return {
+        "metres per step": float(pace.mean()),
+        "metres per second": float(pace.mean() / body.seconds),
+        "metres per step, slowest direction": float(pace.min()),
+        "falls per 1,000 steps": 1000 * falls / (steps * herd.count),
+    }
+
+
+def _reach_targets(herd: Herd, step: Callable[[], Any], rng: np.random.Generator) -> Measures:
+    """Targets all around, with the direction corrected at every step as collectors do."""
+    herd.start(rng)
+    angles = rng.uniform(0, 2 * np.pi, herd.count)
+    targets = herd.seen[:, :2] + TARGET * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+    def aim() -> None:
+        way = targets - herd.seen[:, :2]
+        herd.command[:] = way / (np.linalg.norm(way, axis=1, keepdims=True) + 1e-6)
+
+    near = lambda seen: np.linalg.norm(seen[:, :2] - targets, axis=1) <= TARGET_REACHED
+    share, time = _until(herd, step, near, TARGET_STEPS, aim)
+    return {f"targets {TARGET:g} m away reached (%)": share, "steps to a target": time}
+
+
+def _bring_balls(body: AntBall, herd: Herd, step: Callable[[], Any]) -> Measures:
+    goals = herd.command.copy()
+    brought = lambda seen: body.distances(seen, goals)[1] <= BALL_REACHED
+    share, time = _until(herd, step, brought, body.limit)
+    return {"balls brought to the goal (%)": share, "steps to the goal": time}
+
+
+def _stand_up(body: Humanoid, herd: Herd, step: Callable[[], Any]) -> Measures:
+    share, time = _until(herd, step, lambda seen: body.head_height(seen) > UPRIGHT, STAND_STEPS)
+    return {f"stood up within {STAND_STEPS} steps (%)": share, "steps to stand up": time}
+
+
+def _until(
+    herd: Herd, step: Callable[[], Any], reached: Callable[[np.ndarray], np.ndarray], limit: int,
+    before: Callable[[], None] = lambda: None,
+) -> tuple[float, float | None]:  # fmt: skip
+    """Percentage of simulations in which something happens within `limit` steps and before a fall; mean steps to it."""
+    when, alive = np.zeros(herd.count, int), np.ones(herd.count, bool)
+    for at in range(1, limit + 1):
+        before()
+        made = step()
+        alive &= ~made.fallen
+        when[alive & (when == 0) & reached(made.seen)] = at
+    done = when[when > 0]
+    return 100.0 * len(done) / herd.count, float(done.mean()) if len(done) else None
+
+
+def table(found: dict[str, Measures]) -> str:
+    """For people."""
+    heads = ["without noise" if noise == "0" else f"noise {noise}" for noise in found]
+    lines = [f"{'':<40}" + "".join(f"{head:>16}" for head in heads)]
+    for name in next(iter(found.values())):
+        values = [measures[name] for measures in found.values()]
+        lines.append(f"{name:<40}" + "".join(f"{'never' if v is None else f'{v:.3f}':>16}" for v in values))
+    return "\n".join(lines)

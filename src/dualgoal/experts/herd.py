@@ -1,0 +1,105 @@
+"""Many simulations of one body, stepped together: MuJoCo lets go of Python's lock, so threads use all cores.
+
+Every simulation has its own `MjData`, and a thread only ever touches its own share of them, so results do not depend on
+the number of threads. All randomness comes from the generator that the caller passes.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+
+from dualgoal.experts.bodies import Body
+
+STATE = mujoco.mjtState.mjSTATE_INTEGRATION  # everything that the next step depends on
+
+
+class Step(NamedTuple):
+    """What one step of all simulations gave. `observation` is the one before any reset."""
+
+    observation: np.ndarray  # (E, D)
+    reward: np.ndarray  # (E,)
+    progress: np.ndarray  # (E,) metres in the sense of the command
+    fallen: np.ndarray  # (E,) the episode ended by a fall
+    ended: np.ndarray  # (E,) it ended, by a fall or at the limit
+    seen: np.ndarray  # (E, n) what the body read, before any reset
+
+
+class Herd:
+    """`count` simulations. An episode that ends begins anew at once, as `observation` then shows."""
+
+    def __init__(self, body: Body, count: int, threads: int, limit: int | None = None):
+        self.body, self.count, self.limit = body, count, body.limit if limit is None else limit
+        self.datas = [mujoco.MjData(body.model) for _ in range(count)]
+        self.age = np.zeros(count, np.int64)
+        self.command = np.zeros((count, 2))
+        self.seen = np.stack([body.read(data) for data in self.datas])
+        bounds = np.linspace(0, count, min(threads, count) + 1).astype(int)
+        self._shares = [range(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self._pool = ThreadPoolExecutor(len(self._shares))
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    @property
+    def observation(self) -> np.ndarray:
+        """What the policies see now, (E, D)."""
+        return self.body.observe(self.seen, self.command)
+
+    def start(self, rng: np.random.Generator) -> None:
+        """Begin an episode everywhere."""
+        for at in range(self.count):
+            self._reset(at, rng)
+
+    def _reset(self, at: int, rng: np.random.Generator) -> None:
+        self.body.reset(self.datas[at], rng)
+        self.seen[at] = self.body.read(self.datas[at])
+        self.command[at] = self.body.command(rng)
+        self.age[at] = 0
+
+    def step(self, actions: np.ndarray, rng: np.random.Generator) -> Step:
+        """Move all simulations by one control step."""
+        before, after, body = self.seen, np.empty_like(self.seen), self.body
+
+        def move(at: int) -> None:
+            body.step(self.datas[at], actions[at])
+            after[at] = body.read(self.datas[at])
+
+        self._everywhere(move)
+        reward, progress = (f(before, after, self.command) for f in (body.reward, body.progress))
+        self.age += 1
+        if body.new_command_every is not None:
+            for at in np.flatnonzero(self.age % body.new_command_every == 0):
+                self.command[at] = body.command(rng)
+        fallen = body.fallen(after)
+        ended = fallen | (self.age >= self.limit)
+        made = Step(body.observe(after, self.command), reward, progress, fallen, ended, after)
+        self.seen = after.copy()
+        for at in np.flatnonzero(ended):
+            self._reset(int(at), rng)
+        return made
+
+    def _everywhere(self, action: Callable[[int], None]) -> None:
+        def share(numbers: range) -> None:
+            for at in numbers:
+                action(at)
+
+        for _ in self._pool.map(share, self._shares):
+            pass
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Everything the next step depends on."""
+        states = np.empty((self.count, mujoco.mj_stateSize(self.body.model, STATE)))
+        for row, data in zip(states, self.datas, strict=True):
+            mujoco.mj_getState(self.body.model, data, row, STATE)
+        return {"states": states, "age": self.age.copy(), "command": self.command.copy()}
+
+    def restore(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` gave."""
+        self.age, self.command = saved["age"].copy(), saved["command"].copy()
+        for at, data in enumerate(self.datas):
+            mujoco.mj_setState(self.body.model, data, saved["states"][at], STATE)
+            self.body.refresh(data)
+            self.seen[at] = self.body.read(data)

@@ -1,0 +1,104 @@
+"""How each body is trained: OGBench's settings, except that many simulations run at once."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from dualgoal.errors import UserError
+from dualgoal.interface import check_choices
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides which policy comes out, together with versions and hardware."""
+
+    body: str
+    """What is to walk: ant, antball or humanoid."""
+    steps: int = 400_000
+    """Control steps, of all simulations together."""
+    updates_per_step: float = 1.0
+    """Gradient steps per control step."""
+    envs: int = 64
+    """Simulations that run at the same time."""
+    horizon: int = 4
+    """Steps of each simulation between two rounds of updates; the policy that acts is one round old."""
+    random_steps: int = 10_000
+    """Steps with random actions at the beginning, without updates."""
+    replay: int = 1_000_000
+    """Newest transitions that batches are drawn from."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the critic's hidden layers."""
+    policy_hidden: tuple[int, ...] = (256, 256)
+    """Widths of the policy's hidden layers."""
+    norm: bool = False
+    """LayerNorm in the critic."""
+    pessimistic: bool = True
+    """Bootstrap from the smaller of the two critics, else from their mean."""
+    end_is_terminal: bool = False
+    """Do not bootstrap at the step limit of an episode, so that what is left undone by then is lost."""
+    batch_size: int = 256
+    """Transitions per gradient step."""
+    lr: float = 1e-4
+    """Adam's learning rate."""
+    discount: float = 0.99
+    """Discount gamma."""
+    tau: float = 0.005
+    """Rate of the critic's slow copy."""
+    seed: int = 0
+    """Random seed."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        least = {"steps": 1, "envs": 1, "horizon": 1, "random_steps": 0, "batch_size": 1, "seed": 0}
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise UserError(f"{name} is {getattr(self, name)}; it must be at least {smallest}")
+        for name in ("discount", "tau"):
+            if not 0 < getattr(self, name) <= 1:
+                raise UserError(f"{name} is {getattr(self, name)}; expected a number above 0 and at most 1")
+        if not self.lr > 0 or not self.updates_per_step > 0:
+            raise UserError(f"lr is {self.lr}, updates_per_step {self.updates_per_step}; both must be above 0")
+        if self.round > min(self.replay, 1 << 20):
+            raise UserError(f"{self.envs} simulations x {self.horizon} steps: more than the replay, or than a million")
+        if self.steps > 2**31 - self.round:
+            raise UserError(f"steps is {self.steps}; at most {2**31 - self.round:,} can be counted")
+
+    @property
+    def round(self) -> int:
+        """Control steps between two rounds of updates."""
+        return self.envs * self.horizon
+
+    @property
+    def rounds(self) -> int:
+        """Until at least `steps` are taken."""
+        return math.ceil(self.steps / self.round)
+
+    @property
+    def updates(self) -> int:
+        """Gradient steps after a round."""
+        return max(1, round(self.round * self.updates_per_step))
+
+    @property
+    def capacity(self) -> int:
+        """Rows of the replay: whole rounds, so that the newest overwrites the oldest."""
+        return self.replay // self.round * self.round
+
+
+OFFICIAL = {
+    "ant": Recipe("ant"),
+    "antball": Recipe(
+        "antball", steps=12_000_000, updates_per_step=0.25, envs=256, norm=True, end_is_terminal=True
+    ),
+    "humanoid": Recipe(
+        "humanoid", steps=40_000_000, updates_per_step=0.25, envs=256, hidden=(1024, 1024, 1024), norm=True,
+        pessimistic=False,
+    ),
+}  # fmt: skip
+"""Steps, updates, networks and losses as OGBench trains its own; there one simulation at a time."""
+
+
+def changed(recipe: Recipe) -> dict[str, object]:
+    """Where a recipe is not the official one."""
+    official = OFFICIAL.get(recipe.body, Recipe(recipe.body))
+    names = [field.name for field in dataclasses.fields(Recipe)]
+    return {name: getattr(recipe, name) for name in names if getattr(recipe, name) != getattr(official, name)}

@@ -1,0 +1,90 @@
+"""One round of simulation: every environment takes a few steps with the same policy, and what happened is a table.
+
+Everything random in a round is a function of (seed, number of the round), so nothing but the simulations themselves and
+the returns of unfinished episodes has to be kept between rounds.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dualgoal.collect.experts import MLP
+from dualgoal.experts.bodies import Body
+from dualgoal.experts.herd import Herd
+from dualgoal.experts.recipe import Recipe
+from dualgoal.experts.sac import LARGEST_LOG_STD, SMALLEST_LOG_STD
+
+
+class Tally(NamedTuple):
+    """Sums over control steps, as an array of five numbers."""
+
+    steps: float
+    metres: float
+    falls: float
+    episodes: float
+    returns: float
+
+    def row(self, seconds: float) -> dict[str, float | None]:
+        """What they say about the policy; `seconds` is the time of one control step."""
+        pace = self.metres / self.steps
+        return {
+            "return": self.returns / self.episodes if self.episodes else None,
+            "metres_per_step": pace,
+            "metres_per_second": pace / seconds,
+            "falls_per_1000_steps": 1000 * self.falls / self.steps,
+            "episodes": self.episodes,
+        }
+
+
+class Round(NamedTuple):
+    """Transitions (round, row) float32 in the order in which they happened, and a tally of them."""
+
+    rows: np.ndarray
+    tally: np.ndarray
+
+
+class Simulator:
+    """Plays rounds."""
+
+    def __init__(self, recipe: Recipe, body: Body, threads: int):
+        self.recipe, self.body = recipe, body
+        self.herd = Herd(body, recipe.envs, threads)
+        self.returns = np.zeros(recipe.envs)
+
+    def play(self, number: int, policy: MLP) -> Round:
+        """Round `number`, counted from 0. `policy` gives the mean and the log standard deviation before tanh."""
+        recipe, herd, size = self.recipe, self.herd, self.body.action_size
+        rng = np.random.default_rng([recipe.seed, number])
+        if number == 0:
+            herd.start(rng)
+        at_random = number * recipe.round < recipe.random_steps
+        rows, tally = [], np.zeros(len(Tally._fields))
+        for _ in range(recipe.horizon):
+            observation = herd.observation.astype(np.float32)
+            noise = rng.standard_normal((recipe.envs, size), np.float32)
+            action = explore(policy, observation, noise)
+            if at_random:
+                action = rng.uniform(-1, 1, action.shape).astype(np.float32)
+            made = herd.step(action, rng)
+            last = made.ended if recipe.end_is_terminal else made.fallen
+            ends = np.stack([made.reward, ~last], axis=1)
+            rows.append(np.concatenate([observation, made.observation, action, ends], axis=1, dtype=np.float32))
+            self.returns += made.reward
+            finished = self.returns[made.ended]
+            tally += recipe.envs, made.progress.sum(), made.fallen.sum(), len(finished), finished.sum()
+            self.returns[made.ended] = 0.0
+        return Round(np.concatenate(rows), tally)
+
+    def save(self) -> dict[str, np.ndarray]:
+        """What the next round depends on."""
+        return {**self.herd.save(), "returns": self.returns.copy()}
+
+    def restore(self, saved: dict[str, np.ndarray]) -> None:
+        self.herd.restore(saved)
+        self.returns = saved["returns"].copy()
+
+
+def explore(policy: MLP, observation: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Samples of the Gaussian policy, squashed."""
+    mean, log_std = np.split(policy(observation), 2, axis=1)
+    return np.tanh(mean + np.exp(np.clip(log_std, SMALLEST_LOG_STD, LARGEST_LOG_STD)) * noise)

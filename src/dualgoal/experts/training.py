@@ -1,0 +1,255 @@
+"""Training a walking policy: simulation on the cores and updates on the device at the same time, resumable.
+
+While the device learns from one round of simulation, a thread plays the next one with the policy as it was before. The
+order of both is fixed, so the result does not depend on how long either takes, and a run that was stopped goes on
+exactly: its checkpoint holds networks, optimiser, replay, simulations and the round that waits to be learned from.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dualgoal import jsons, machine, progress
+from dualgoal.collect.experts import MLP
+from dualgoal.errors import UserError, unknown
+from dualgoal.experts.bodies import BODIES
+from dualgoal.experts.recipe import Recipe, changed
+from dualgoal.experts.record import ACTOR, SKILLS
+from dualgoal.experts.rounds import Round, Simulator, Tally
+from dualgoal.experts.sac import SAC, Policy
+from dualgoal.files import cache_folder, locked, make_folder, os_errors_in_one_line, write_atomic
+from dualgoal.runs import checkpoint, directory, trees
+from dualgoal.runs.checkpoint import Arrays, Damaged
+from dualgoal.runs.interruption import Interruption
+
+Say = Callable[[str], None]
+CONFIG, METRICS = "config.json", "metrics.jsonl"
+
+
+@os_errors_in_one_line
+def train(
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    threads: int | None = None,
+    log_every: int = 10_000,
+    save_every: int | None = None,
+    quiet: bool = False,
+) -> Path:
+    """Train by `recipe` into the folder `out`, or go on there, and return the file of the policy.
+
+    `log_every` and `save_every` (default: a tenth of all) count control steps.
+    """
+    if recipe.body not in BODIES:
+        raise unknown("body", recipe.body, BODIES)
+    machine.ask_determinism()
+    machine.keep_compiled(cache_folder() / "compiled")
+    folder = make_folder(Path(out).expanduser())
+    make_folder(folder / directory.CHECKPOINTS)
+    with ExitStack() as stack:
+        stack.enter_context(locked(folder / "lock"))
+        _claim(folder, recipe)
+        session = Session(recipe, folder, threads or machine.cores())
+        stack.callback(session.close)
+        session.resume()
+        display = progress.display(f"{recipe.body} expert", session.step, recipe.rounds * recipe.round, quiet)
+        stack.callback(display.close)
+        say = (lambda text: None) if quiet else display.say
+        session.finish(display, say, log_every, save_every or max(1, recipe.steps // 10))
+    return folder / ACTOR
+
+
+def _claim(folder: Path, recipe: Recipe) -> None:
+    """Write the recipe of a new run; an old one must have the same, but may go on for longer."""
+    target = folder / CONFIG
+    if target.exists():
+        before = jsons.typed(jsons.read(target), Recipe, str(target))
+        names = [f.name for f in dataclasses.fields(Recipe) if f.name != "steps"]
+        if other := [name for name in names if getattr(before, name) != getattr(recipe, name)]:
+            raise UserError(
+                f"{folder}: holds a run with another {other[0]} ({getattr(before, other[0])}, "
+                f"now {getattr(recipe, other[0])}); choose another --out"
+            )
+    write_atomic(target, (json.dumps(dataclasses.asdict(recipe), indent=1) + "\n").encode())
+
+
+class Session:
+    """One process's share of a run."""
+
+    def __init__(self, recipe: Recipe, folder: Path, threads: int):
+        self.recipe, self.folder = recipe, folder
+        self.body = BODIES[recipe.body]()
+        options = {f.name: getattr(recipe, f.name) for f in dataclasses.fields(SAC) if hasattr(recipe, f.name)}
+        self.sac = SAC(self.body.observation_size, self.body.action_size, **options)
+        self.simulator = Simulator(recipe, self.body, threads)
+        self.journal: jsons.Journal[jsons.Row] = jsons.Journal(folder / METRICS, jsons.json_object, dict)
+        self.key = jax.random.key(recipe.seed)
+        self.state = jax.jit(self.sac.init)(self.key)
+        self.replay = jnp.zeros((recipe.capacity, self.sac.row))
+        self.number = 0  # rounds that were learned from
+        self.tally = np.zeros(len(Tally._fields))  # since the last row of the journal
+        self.waiting: Round | None = None  # played, not yet learned from
+        self.info: dict[str, Any] = {}
+        self.seconds = 0.0  # of earlier processes
+        self._made_by = {
+            "recipe": dataclasses.asdict(recipe), "differs_from_official": changed(recipe),
+            "versions": machine.versions(), "git": machine.commit(),
+            "hardware": dataclasses.asdict(machine.Hardware.here("float32")),
+        }  # fmt: skip
+        self._thread = ThreadPoolExecutor(1)
+        self._began = time.monotonic()
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        self.simulator.herd.close()
+        self.journal.close()
+
+    @property
+    def step(self) -> int:
+        return self.number * self.recipe.round
+
+    @property
+    def updates(self) -> int:
+        """Gradient steps so far."""
+        quiet = -(-self.recipe.random_steps // self.recipe.round) - 1  # rounds that only fill the replay
+        return max(0, self.number - max(0, quiet)) * self.recipe.updates
+
+    @property
+    def elapsed(self) -> float:
+        return self.seconds + time.monotonic() - self._began
+
+    def finish(self, display: progress.Display, say: Say, log_every: int, save_every: int) -> None:
+        """Play and learn until all rounds are done."""
+        recipe = self.recipe
+        due = lambda every: self.step // every > (self.step - recipe.round) // every
+        with Interruption() as interruption:
+            playing = self._play_ahead()
+            while self.number < recipe.rounds:
+                fresh = playing.result()
+                self.number, self.waiting = self.number + 1, None
+                last = self.number == recipe.rounds
+                policy = host_policy(self.state.params.policy)  # waits for the updates of the round before
+                if not last:
+                    playing = self._thread.submit(self.simulator.play, self.number, policy)
+                self._learn(fresh)
+                if due(log_every) or last:
+                    self._log(say)
+                display.advance(self.step)
+                stop = interruption.requested and not last
+                if due(save_every) or last or stop:
+                    self.waiting = None if last else playing.result()
+                    self._save()
+                if stop:
+                    kept = f"step {self.step:,} is saved in {self.folder}"
+                    raise interruption.error(f"interrupted; {kept}. To resume, run the same command again")
+
+    def _play_ahead(self) -> "Future[Round]":
+        """The round that comes next: the one that a checkpoint held, else played now."""
+        if self.waiting is not None:
+            done: Future[Round] = Future()
+            done.set_result(self.waiting)
+            return done
+        return self._thread.submit(self.simulator.play, self.number, host_policy(self.state.params.policy))
+
+    def _learn(self, fresh: Round) -> None:
+        """Begin to learn; the device goes on by itself."""
+        at = self.step - self.recipe.round
+        updates = self.recipe.updates if self.step >= self.recipe.random_steps else 0
+        key = jax.random.fold_in(self.key, self.number)
+        self.state, self.replay, info = self.sac.learn(self.state, self.replay, fresh.rows, at, key, updates)
+        self.info = info or self.info
+        self.tally += fresh.tally
+
+    def _log(self, say: Say) -> None:
+        losses = {name: float(value) for name, value in self.info.items()}
+        if broken := [name for name, value in losses.items() if not np.isfinite(value)]:
+            raise UserError(f"{self.folder}: {broken[0]} is not finite at step {self.step}; try a smaller --lr")
+        row = Tally(*self.tally).row(self.body.seconds)
+        self.tally = np.zeros_like(self.tally)
+        self.journal.append([{"step": self.step, "updates": self.updates, **row, **losses, "seconds": self.elapsed}])
+        self._write_actor()
+        reward = "no episode ended" if row["return"] is None else f"return {row['return']:.4g}"
+        say(
+            f"step {self.step:,}  {reward}  {row['metres_per_second']:.3f} m/s along the command  "
+            f"{row['falls_per_1000_steps']:.2f} falls per 1,000 steps  {self.elapsed:.0f} s"
+        )
+
+    def _write_actor(self) -> None:
+        """The policy as a file for `data generate --expert`, and how it was made."""
+        skill, layers = SKILLS.get(self.recipe.body, "walk"), self.state.params.policy.layers
+        arrays = {}
+        for k, layer in enumerate(layers):
+            arrays[f"{skill}.layers.{k}.weight"], arrays[f"{skill}.layers.{k}.bias"] = (
+                np.array(layer.w),
+                np.array(layer.b),
+            )
+        checkpoint.write(
+            self.folder / ACTOR, arrays, sealed=False, body=self.recipe.body, steps=self.step, updates=self.updates,
+            seconds=round(self.elapsed, 1), **self._made_by,
+        )  # fmt: skip
+
+    def _arrays(self) -> Arrays:
+        """Everything that the rest of the run depends on."""
+        filled = min(self.step, self.recipe.capacity)
+        arrays = {f"state/{name}": leaf for name, leaf in trees.to_host(self.state).items()}
+        arrays |= {f"simulator/{name}": value for name, value in self.simulator.save().items()}
+        if self.waiting is not None:
+            arrays |= {f"waiting/{name}": value for name, value in self.waiting._asdict().items()}
+        return arrays | {"replay": np.array(self.replay[:filled]), "tally": self.tally}
+
+    def _save(self) -> None:
+        """A new checkpoint, then without the old ones."""
+        self.journal.sync()
+        if self.step not in directory.steps(self.folder):
+            checkpoint.write(
+                directory.checkpoint_path(self.folder, self.step), self._arrays(), step=self.step, seconds=self.elapsed
+            )
+        for step in directory.steps(self.folder)[:-1]:
+            old = directory.checkpoint_path(self.folder, step)
+            old.with_suffix(".json").unlink(missing_ok=True)
+            old.unlink(missing_ok=True)
+
+    def resume(self) -> None:
+        """Go on from the newest intact checkpoint, if there is one."""
+        for step in reversed(directory.steps(self.folder)):
+            path = directory.checkpoint_path(self.folder, step)
+            try:
+                arrays, facts = checkpoint.read(path), checkpoint.facts(path)
+            except Damaged as damage:
+                print(f"{self.folder}: checkpoint {damage}; it is not used", flush=True)
+                continue
+            self._fill(step, arrays, path)
+            self.seconds = float(facts.get("seconds", 0.0))
+            break
+        self.journal.keep(lambda row: row["step"] <= self.step)
+
+    def _fill(self, step: int, arrays: Arrays, path: Path) -> None:
+        def part(prefix: str) -> Arrays:
+            return {n.removeprefix(prefix): value for n, value in arrays.items() if n.startswith(prefix)}
+
+        try:
+            self.state = jax.device_put(trees.fill(self.state, part("state/")))
+            self.replay = self.replay.at[: len(arrays["replay"])].set(arrays["replay"])
+            self.simulator.restore(part("simulator/"))
+            self.tally, self.number = arrays["tally"], step // self.recipe.round
+            waiting = part("waiting/")
+            self.waiting = Round(**waiting) if waiting else None
+        except (KeyError, TypeError, ValueError, IndexError) as problem:
+            raise UserError(f"{path}: does not fit this run ({problem}); choose another --out") from problem
+
+
+def host_policy(policy: Policy) -> MLP:
+    """The policy in NumPy, for the simulation: mean and log standard deviation side by side, before tanh."""
+    layers = [(np.array(layer.w), np.array(layer.b)) for layer in policy.trunk.layers]
+    heads = [[np.array(head.w), np.array(head.b)] for head in (policy.mean, policy.log_std)]
+    weight, bias = (np.concatenate(pair, axis=-1) for pair in zip(*heads, strict=True))
+    return MLP([*layers, (weight, bias)], "gelu", "none")

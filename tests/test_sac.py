@@ -1,0 +1,170 @@
+"""Soft actor-critic on a body so small that it learns in seconds: it improves, and a stopped run goes on exactly."""
+
+import dataclasses
+import json
+import threading
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from scipy.stats import norm
+
+from dualgoal.collect import experts
+from dualgoal.errors import UserError
+from dualgoal.experts import training
+from dualgoal.experts.bodies import BODIES, Body
+from dualgoal.experts.recipe import OFFICIAL, Recipe, changed
+from dualgoal.experts.sac import SAC, sample
+
+
+class Puck(Body):
+    """A disc on a table with two motors; it is to move in the direction of the command."""
+
+    name, asset, observation_size = "puck", "", 4
+    seconds, limit, new_command_every = 0.1, 30, 10
+
+    def xml(self):
+        return """<mujoco><option timestep="0.02"/><worldbody><body><geom size=".1" mass="1"/>
+        <joint name="x" type="slide" axis="1 0 0" damping="4"/><joint name="y" type="slide" axis="0 1 0" damping="4"/>
+        </body></worldbody><actuator><motor joint="x" gear="80"/><motor joint="y" gear="80"/></actuator></mujoco>"""
+
+    def reset(self, data, rng):
+        mujoco.mj_resetData(self.model, data)
+        data.qvel[:] = 0.1 * rng.standard_normal(2)
+
+    def step(self, data, action):
+        data.ctrl[:] = action
+        mujoco.mj_step(self.model, data, 5)
+
+    def observe(self, seen, command):
+        return np.concatenate([seen[:, 2:], command], axis=1)
+
+    def reward(self, before, after, command):
+        return self.progress(before, after, command)
+
+    def fallen(self, seen):
+        return np.abs(seen[:, :2]).max(axis=1) > 60  # off the table
+
+
+RECIPE = Recipe(
+    "puck", steps=3200, updates_per_step=0.25, envs=16, horizon=4, random_steps=400, replay=2000, hidden=(32, 32),
+    policy_hidden=(32, 32), batch_size=64, lr=3e-3, discount=0.9, seed=1,
+)  # fmt: skip
+QUICK = {"threads": 2, "log_every": 400, "save_every": 10**9, "quiet": True}
+
+
+@pytest.fixture(autouse=True)
+def puck(monkeypatch):
+    monkeypatch.setitem(BODIES, "puck", Puck)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(BODIES, "puck", Puck)
+        training.train(RECIPE, folder, **QUICK)
+    return folder
+
+
+def rows(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+def test_it_learns_to_follow_the_command(whole):
+    found = rows(whole)
+    assert [row["step"] for row in found] == [448, 832, 1216, 1600, 2048, 2432, 2816, 3200]
+    speeds = [row["metres_per_step"] for row in found]
+    assert abs(speeds[0]) < 0.1  # random actions
+    assert speeds[-1] > 0.8
+    assert found[-1]["updates"] == (3200 // 64 - 6) * 16
+
+
+def test_the_file_of_the_policy_is_one_that_collectors_load(whole):
+    policy = experts.load(whole / "actor.safetensors", {"walk": (4, 2)})["walk"]
+    for angle in np.linspace(0, 6, 7):
+        command = np.array([np.cos(angle), np.sin(angle)])
+        assert policy(np.concatenate([[0, 0], command]).astype(np.float32)) @ command > 0.5
+    record = json.loads((whole / "actor.json").read_text())
+    assert record["steps"] == 3200
+    assert record["recipe"]["seed"] == 1
+    assert record["differs_from_official"]["batch_size"] == 64
+
+
+def test_a_stopped_run_goes_on_exactly(whole, tmp_path, monkeypatch):
+    class Stop(training.Interruption):
+        """As if a signal came in the middle."""
+
+        asked = 0
+
+        @property
+        def requested(self):
+            Stop.asked += 1
+            return Stop.asked == 23
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "Interruption", Stop)
+        with pytest.raises(KeyboardInterrupt, match="To resume"):
+            training.train(RECIPE, tmp_path, **QUICK)
+    assert (tmp_path / "checkpoints" / "step-000001472.json").exists()
+    training.train(RECIPE, tmp_path, **QUICK | {"threads": 1})
+    assert rows(tmp_path) == rows(whole)
+    ours, theirs = (load_file(folder / "actor.safetensors") for folder in (tmp_path, whole))
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+    assert threading.active_count() < 20
+
+
+def test_another_recipe_is_refused_in_a_folder_that_has_one(whole):
+    with pytest.raises(UserError, match=r"another lr \(0.003, now 0.1\)"):
+        training.train(dataclasses.replace(RECIPE, lr=0.1), whole)
+
+
+def test_density_of_squashed_samples():
+    mean, log_std, noise = np.random.default_rng(0).normal(size=(3, 5, 3))
+    action, log_prob = map(np.asarray, jax.jit(sample)(mean, log_std, noise))
+    by_hand = (norm.logpdf(np.arctanh(action), mean, np.exp(log_std)) - np.log(1 - action**2)).sum(axis=-1)
+    assert np.allclose(log_prob, by_hand, atol=2e-2)
+
+
+def test_each_loss_trains_its_own_part():
+    """With one transition the critic's target, the policy's loss and the weight's loss can be worked out apart."""
+    sac = SAC(3, 2, hidden=(8,), policy_hidden=(8,), batch_size=4)
+    state = jax.jit(sac.init)(jax.random.key(0))
+    batch = jax.random.normal(jax.random.key(1), (4, sac.row)).at[:, -1].set(jnp.array([1.0, 0.0, 1.0, 1.0]))
+    noise = jax.random.normal(jax.random.key(2), (8, 2))
+
+    @jax.jit  # one program instead of a hundred small ones
+    def both(state):
+        gradients = jax.grad(lambda p: sac.losses(p, state.target, batch, noise)[0])(state.params)
+        s, next_s, action, reward, mask = batch[:, :3], batch[:, 3:6], batch[:, 6:8], batch[:, 8], batch[:, 9]
+        next_action, next_log_prob = sample(*state.params.policy(next_s), noise[4:])
+        target = reward + 0.99 * mask * (state.target(next_s, next_action)[..., 0].min(axis=0) - next_log_prob)
+
+        def critic(params):
+            return ((params(s, action)[..., 0] - target[None]) ** 2).mean()
+
+        def policy(params):
+            proposed, log_prob = sample(*params(s), noise[:4])
+            return (log_prob - state.params.critic(s, proposed)[..., 0].min(axis=0)).mean()
+
+        _, log_prob = sample(*state.params.policy(s), noise[:4])
+        apart = jax.grad(policy)(state.params.policy), jax.grad(critic)(state.params.critic), 1.0 - log_prob.mean()
+        return tuple(gradients), apart
+
+    ours, theirs = both(state)
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert np.allclose(one, other, atol=1e-5)
+
+
+def test_official_recipes_are_the_defaults():
+    assert all(not changed(recipe) for recipe in OFFICIAL.values())
+    assert {name: recipe.steps * recipe.updates_per_step for name, recipe in OFFICIAL.items()} == {
+        "ant": 400_000, "antball": 3_000_000, "humanoid": 10_000_000,
+    }  # fmt: skip
+    for wrong in ({"envs": 0}, {"lr": 0.0}, {"discount": 1.5}, {"replay": 10}, {"hidden": (0,)}):
+        with pytest.raises(UserError):
+            Recipe("ant", **wrong)
