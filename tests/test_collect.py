@@ -196,8 +196,8 @@ def test_a_dead_worker_is_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("task", "options", "message"),
     [
-        ("antmaze-medium-navigate-v0", {}, "needs a trained walking policy .walk."),
-        ("antsoccer-arena-navigate-v0", {"expert": {"walk": still}}, "needs a trained walking policy .dribble."),
+        ("antmaze-medium-navigate-v0", {"expert": {}}, "needs a policy that walks .ant."),
+        ("antsoccer-arena-navigate-v0", {"expert": {"walk": still}}, "needs a policy that walks .antball."),
         ("antmaze-medium-stitch-v0", {}, "only navigate and play"),
         ("pointmaze-tiny-navigate-v0", {}, "unknown task"),
         ("cube-triple-play-v0", {}, "only -single- and -double- can be generated"),
@@ -358,7 +358,7 @@ def soccer(agent, ball, goal):
         get_agent_ball_xy=lambda: (np.array(agent, float), np.array(ball, float)), cur_goal_xy=np.array(goal, float)
     )
     skills = {"walk": lambda x: ("walk", x), "dribble": lambda x: ("dribble", x)}
-    return behaviours.Soccer("antsoccer-arena-navigate-v0", env, skills)
+    return behaviours.Soccer(ogbench.maze("antsoccer-arena-navigate-v0"), env, skills)
 
 
 def test_soccer_walks_to_a_far_ball_and_dribbles_a_near_one():

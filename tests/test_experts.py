@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 from dualgoal.collect import experts, generate
 from dualgoal.data import dataset
 from dualgoal.errors import UserError
+from dualgoal.files import sha256
 
 RNG = np.random.default_rng(0)
 WALK = {
@@ -82,3 +83,48 @@ def test_a_damaged_file_is_one_line(tmp_path):
         experts.load(tmp_path / "e.safetensors", {"walk": (29, 8)})
     with pytest.raises(UserError, match="no such expert file"):
         experts.load(tmp_path / "none.safetensors", {"walk": (29, 8)})
+
+
+@pytest.mark.parametrize("body", experts.SKILLS)
+def test_a_policy_that_comes_with_the_package_walks(body):
+    file = experts.shipped(body)
+    if file is None:
+        pytest.skip(f"no policy for {body} comes with this version")
+    from dualgoal.experts.bodies import BODIES
+    from dualgoal.experts.herd import Herd
+
+    record = json.loads(file.with_suffix(".json").read_text())
+    assert (record["body"], record["sha256"], record["bytes"]) == (body, sha256(file), file.stat().st_size)
+    policy, rng = experts.of_body(body, file), np.random.default_rng(0)
+    herd = Herd(BODIES[body](), 4, 1)
+    herd.start(rng)
+    steps = [herd.step(policy(herd.observation.astype(np.float32)), rng) for _ in range(100)]
+    herd.close()
+    assert np.mean([step.progress for step in steps]) > {"ant": 0.1, "antball": 0.02, "humanoid": 0.0}[body]
+    assert sum(step.fallen.sum() for step in steps) <= 1
+
+
+def test_files_are_searched_for_skills_and_folders_stand_for_their_training(tmp_path):
+    save_file(WALK, tmp_path / "walk.safetensors")
+    dribble = {name.replace("walk", "dribble"): value for name, value in WALK.items()}
+    dribble["dribble.layers.0.weight"] = np.zeros((42, 16), np.float32)
+    (tmp_path / "ball").mkdir()
+    save_file(dribble, tmp_path / "ball" / experts.ACTOR)
+    given = [tmp_path / "walk.safetensors", tmp_path / "ball"]
+    assert experts.holding(given, "dribble") == tmp_path / "ball" / experts.ACTOR
+    assert np.allclose(experts.of_body("antball", tmp_path / "ball")(np.zeros(42, np.float32)), np.tanh(0.3))
+    generate.generate_dataset(
+        "antsoccer-arena-navigate-v0", 1, tmp_path / "d", workers=1, progress=False, rows=3, expert=given
+    )
+    assert len(dataset.load(tmp_path / "d").provenance["plan"]["expert"]) == 64 + 2 + 64
+
+
+def test_a_policy_that_comes_with_the_package_is_used_unless_another_is_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(experts, "SHIPPED", tmp_path)
+    with pytest.raises(UserError, match="needs a policy that walks .ant., and none comes with this version"):
+        generate.generate_dataset("antmaze-medium-navigate-v0", 1, tmp_path / "d", rows=3)
+    with pytest.raises(UserError, match="dualgoal expert train ant"):
+        experts.require_shipped("ant")
+    save_file(WALK, tmp_path / "ant.safetensors")
+    generate.generate_dataset("antmaze-medium-navigate-v0", 1, tmp_path / "d", workers=1, progress=False, rows=3)
+    assert dataset.load(tmp_path / "d").provenance["plan"]["expert"] == sha256(tmp_path / "ant.safetensors")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dualgoal.collect import find, generate
+from dualgoal.collect import experts, find, generate
 from dualgoal.data import download
 from dualgoal.errors import UserError
 from tiny import TASK, make_data
@@ -57,8 +57,9 @@ def test_a_full_disk_is_said_and_nothing_is_generated(made, monkeypatch):
     assert not made
 
 
-def test_families_that_need_an_expert_cannot_be_generated(made, monkeypatch):
+def test_families_whose_expert_does_not_come_with_the_package_cannot_be_generated(made, monkeypatch, tmp_path):
+    monkeypatch.setattr(experts, "SHIPPED", tmp_path)
     fail_with(monkeypatch, download.Unavailable("no mirror could give it"))
     with pytest.raises(UserError, match="no mirror"):
-        find.load_data("antmaze-medium-navigate-v0", None, lambda text: None)
+        find.load_data("humanoidmaze-medium-navigate-v0", None, lambda text: None)
     assert not made

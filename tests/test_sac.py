@@ -5,7 +5,6 @@ import json
 import threading
 
 import jax
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
@@ -132,17 +131,18 @@ def test_density_of_squashed_samples():
 
 def test_each_loss_trains_its_own_part():
     """With one transition the critic's target, the policy's loss and the weight's loss can be worked out apart."""
-    sac = SAC(3, 2, hidden=(8,), policy_hidden=(8,), batch_size=4)
-    state = jax.jit(sac.init)(jax.random.key(0))
-    batch = jax.random.normal(jax.random.key(1), (4, sac.row)).at[:, -1].set(jnp.array([1.0, 0.0, 1.0, 1.0]))
-    noise = jax.random.normal(jax.random.key(2), (8, 2))
+    options = {f.name: getattr(RECIPE, f.name) for f in dataclasses.fields(SAC) if hasattr(RECIPE, f.name)}
+    sac, rng = SAC(4, 2, **options), np.random.default_rng(0)
+    state = jax.jit(sac.init)(jax.random.key(0))  # compiled already, for the runs above
+    batch, noise = rng.standard_normal((4, sac.row), np.float32), rng.standard_normal((8, 2), np.float32)
+    batch[:, -1] = 1.0, 0.0, 1.0, 1.0
 
     @jax.jit  # one program instead of a hundred small ones
     def both(state):
         gradients = jax.grad(lambda p: sac.losses(p, state.target, batch, noise)[0])(state.params)
-        s, next_s, action, reward, mask = batch[:, :3], batch[:, 3:6], batch[:, 6:8], batch[:, 8], batch[:, 9]
+        s, next_s, action, reward, mask = batch[:, :4], batch[:, 4:8], batch[:, 8:10], batch[:, 10], batch[:, 11]
         next_action, next_log_prob = sample(*state.params.policy(next_s), noise[4:])
-        target = reward + 0.99 * mask * (state.target(next_s, next_action)[..., 0].min(axis=0) - next_log_prob)
+        target = reward + 0.9 * mask * (state.target(next_s, next_action)[..., 0].min(axis=0) - next_log_prob)
 
         def critic(params):
             return ((params(s, action)[..., 0] - target[None]) ** 2).mean()

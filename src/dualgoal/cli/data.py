@@ -26,8 +26,10 @@ class Generate(Verb):
     """Number of processes."""
     rows: Annotated[int | None, unset("as in the official dataset", "INT")] = None
     """Rows per episode."""
-    expert: Annotated[Path | None, unset("none", "PATH")] = None
-    """A walking policy (safetensors). Needed for antmaze, humanoidmaze and antsoccer."""
+    expert: Annotated[tuple[Path, ...], unset("those that come with the package")] = ()
+    """Walking policies (files or folders of 'dualgoal expert train') for antmaze, humanoidmaze and antsoccer."""
+    maze: Annotated[Path | None, unset("the task's", "PATH")] = None
+    """A text file with a maze of your own; then TASK is its name, for instance antmaze-mine-navigate-v0."""
     shadow_size: int = 512
     """Size of the shadow map of rendered images. Official datasets have 4096, which is slower."""
     with_visual: bool = False
@@ -40,7 +42,7 @@ class Generate(Verb):
 
         made = generate.generate_dataset(
             self.task, self.episodes, self.out, self.seed, self.workers, not self.quiet, rows=self.rows,
-            expert=self.expert, shadow_size=self.shadow_size, with_visual=self.with_visual,
+            expert=self.expert or None, shadow_size=self.shadow_size, with_visual=self.with_visual, maze=self.maze,
         )  # fmt: skip
         print(made)
 

@@ -57,7 +57,7 @@ class Eval(Verb):
     to the goal or the time to stand up; without noise on the actions, and with as much as data collection adds."""
 
     body: Annotated[Positional[Literal["ant", "antball", "humanoid"]], arg(metavar="BODY", help=BODY_HELP)]
-    file: Annotated[Positional[Path], arg(metavar="FILE")]
+    file: Annotated[Path | None, unset("the one that comes with the package", "PATH")] = None
     """A policy (safetensors), or the folder of a training."""
     episodes: int = 100
     """Simulations."""
@@ -70,13 +70,14 @@ class Eval(Verb):
 
     def run(self) -> None:
         from dualgoal import machine
-        from dualgoal.experts import evaluation, record
+        from dualgoal.collect import experts
+        from dualgoal.experts import evaluation
         from dualgoal.runs.config import check_range
 
         check_range("episodes", self.episodes, 1, 100_000)
         check_range("seed", self.seed, 0)
         check_range("threads", self.threads or 1, 1, 1024)
-        policy = record.load(self.body, self.file)
+        policy = experts.of_body(self.body, self.file or experts.require_shipped(self.body))
         found = evaluation.evaluate(
             self.body, policy, episodes=self.episodes, seed=self.seed, threads=self.threads or machine.cores()
         )

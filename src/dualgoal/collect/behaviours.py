@@ -16,9 +16,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dualgoal.collect import experts
 from dualgoal.collect.experts import Expert
 from dualgoal.envs import ogbench
-from dualgoal.envs.mazes import Cell
+from dualgoal.envs.mazes import Cell, Maze
+from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.tasks import MANIPULATION, family, is_pixels
 from dualgoal.errors import UserError
 
@@ -33,39 +35,32 @@ class Collector(Protocol):
     def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]: ...
 
 
-def skills(task: str) -> dict[str, tuple[int, int]]:
-    """The expert skills a task's collector needs, each with its input and output size; {} for scripted families."""
-    return {
-        "antmaze": {"walk": (29, 8)},
-        "humanoidmaze": {"walk": (69, 21)},
-        "antsoccer": {"walk": (29, 8), "dribble": (42, 8)},
-    }.get(family(task), {})
-
-
-def check(task: str, experts: Mapping[str, Expert]) -> None:
+def check(task: str, given: Mapping[str, Expert], own: MazeMap | None = None) -> None:
     """Raise if a task's data cannot be collected here; cheap, so that it can be asked before anything is written."""
-    ogbench.check(task)
+    ogbench.check(task, own)
     if not task.endswith(("-navigate-v0", "-play-v0")):
         raise UserError(f"'{task}': only navigate and play datasets can be generated; fetch this one instead")
     if family(task) in SIZES and not any(size in task for size in SIZES[family(task)]):
         sizes = " and ".join(SIZES[family(task)])
         raise UserError(f"'{task}': of this family only {sizes} can be generated; fetch this one instead")
-    if missing := [skill for skill in skills(task) if skill not in experts]:
+    if missing := [skill.body for skill in experts.skills(family(task)) if skill.name not in given]:
         raise UserError(
-            f"'{task}' needs a trained walking policy ({', '.join(missing)}); give one with --expert FILE.safetensors "
-            "(format in docs/data.md), or fetch the official files with 'dualgoal data fetch'"
+            f"'{task}' needs a policy that walks ({', '.join(missing)}), and none comes with this version; make one "
+            f"with 'dualgoal expert train {missing[0]}' and give it with --expert, or fetch the official files"
         )
 
 
-def make(task: str, shadow_size: int | None, experts: Mapping[str, Expert]) -> Collector:
-    """The collector of a task's main dataset (navigate or play)."""
-    check(task, experts)
+def make(task: str, shadow_size: int | None, given: Mapping[str, Expert], own: MazeMap | None = None) -> Collector:
+    """The collector of a task's main dataset (navigate or play), in a maze of one's own if there is one."""
+    check(task, given, own)
     if family(task) in MANIPULATION:
         return Play(task, ogbench.build(task, shadow_size=shadow_size, mode="data_collection", terminate_at_goal=False))
-    env = ogbench.build(task, shadow_size=shadow_size, terminate_at_goal=False)
+    env = ogbench.build(task, shadow_size=shadow_size, own=own, terminate_at_goal=False)
+    maze = ogbench.maze(task) if own is None else own.maze()
+    assert maze is not None
     if family(task) == "pointmaze":
-        return NavigatePoint(task, env)
-    return Soccer(task, env, experts) if family(task) == "antsoccer" else Navigate(task, env, experts["walk"])
+        return NavigatePoint(maze, env)
+    return Soccer(maze, env, given) if family(task) == "antsoccer" else Navigate(maze, env, given["walk"])
 
 
 @dataclass
@@ -111,9 +106,9 @@ def _dtype(key: str, value: np.ndarray) -> type:
 class NavigatePoint:
     """Point mazes: steer to the next cell's centre, with noise; a new goal as soon as one is reached."""
 
-    def __init__(self, task: str, env: Any):
-        self.env, self.maze = env, ogbench.maze(task)
-        self.cells, self.vertices = self.maze.cells, self.maze.vertices  # type: ignore[union-attr]
+    def __init__(self, maze: Maze, env: Any):
+        self.env, self.maze = env, maze
+        self.cells, self.vertices = maze.cells, maze.vertices or maze.cells
 
     def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]:
         env, counts = self.env, Counter[str]()
@@ -134,15 +129,15 @@ class NavigatePoint:
             if info["success"]:
                 counts["goals"] += 1
                 goal = _new_goal(env, rng, self.vertices)
-        return out.finish(), counts
+        return out.finish(), _successful(counts)
 
 
 class Navigate:
     """Ant and humanoid mazes: the same route, walked by an expert policy that is given the direction."""
 
-    def __init__(self, task: str, env: Any, walk: Expert):
-        self.env, self.walk, self.maze = env, walk, ogbench.maze(task)
-        self.cells, self.vertices = self.maze.cells, self.maze.vertices  # type: ignore[union-attr]
+    def __init__(self, maze: Maze, env: Any, walk: Expert):
+        self.env, self.walk, self.maze = env, walk, maze
+        self.cells, self.vertices = maze.cells, maze.vertices or maze.cells
 
     def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]:
         env, counts = self.env, Counter[str]()
@@ -159,7 +154,13 @@ class Navigate:
             if info["success"]:
                 counts["goals"] += 1
                 goal = _new_goal(env, rng, self.vertices)
-        return out.finish(), counts
+        return out.finish(), _successful(counts)
+
+
+def _successful(counts: Counter[str]) -> Counter[str]:
+    """Also counts the episode if it reached a goal, so that a dataset's record says how many did."""
+    counts["successful"] = int(counts["goals"] > 0)
+    return counts
 
 
 def _start_maze(env: Any, rng: np.random.Generator, cells: list[Cell], vertices: list[Cell]) -> Cell:
@@ -198,10 +199,9 @@ class Soccer:
 
     NEAR_BALL, STUCK_STEPS, STUCK_RADIUS, REACHED, LOOKAHEAD = 2.0, 150, 2.0, 0.5, 10.0
 
-    def __init__(self, task: str, env: Any, experts: Mapping[str, Expert]):
-        self.env, self.walk, self.dribble = env, experts["walk"], experts["dribble"]
-        self.maze = ogbench.maze(task)
-        self.cells = self.maze.cells  # type: ignore[union-attr]
+    def __init__(self, maze: Maze, env: Any, given: Mapping[str, Expert]):
+        self.env, self.walk, self.dribble = env, given["walk"], given["dribble"]
+        self.maze, self.cells = maze, maze.cells
 
     def __call__(self, rng: np.random.Generator, rows: int) -> tuple[Episode, Counter[str]]:
         env, counts = self.env, Counter[str]()
@@ -220,7 +220,7 @@ class Soccer:
             if info["success"]:
                 counts["goals"] += 1
                 _new_goal(env, rng, self.cells)
-        return out.finish(), counts
+        return out.finish(), _successful(counts)
 
     def _detour(
         self, path: np.ndarray, detour: np.ndarray | None, rng: np.random.Generator, counts: Counter[str]
@@ -233,7 +233,7 @@ class Soccer:
         if len(path) <= self.STUCK_STEPS or np.linalg.norm(recent - here, axis=1).max() > self.STUCK_RADIUS:
             return None
         counts["detours"] += 1
-        return np.array(self.maze.centre(_pick(rng, self.cells)))  # type: ignore[union-attr]
+        return np.array(self.maze.centre(_pick(rng, self.cells)))
 
     def _act(self, ob: np.ndarray, detour: np.ndarray | None) -> np.ndarray:
         agent, ball = self.env.get_agent_ball_xy()

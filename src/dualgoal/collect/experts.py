@@ -8,18 +8,22 @@ loading it, with one multilayer perceptron per skill:
 
 and, in its metadata, `activation` ("gelu", "relu" or "tanh"; default "gelu", the tanh approximation) between layers and
 `squash` ("tanh" or "none"; default "tanh") after the last. Skills are `walk` (state without xy, then the unit direction
-to walk in) and, for antsoccer, also `dribble` (section 9.2 gives its 42 inputs).
+to walk in) and, for antsoccer, also `dribble` (section 9.2 gives its 42 inputs). `dualgoal expert train` makes such
+files, and those in `SHIPPED` come with the package, one for each body that was trained.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from dualgoal.errors import UserError
 
+ACTOR = "actor.safetensors"  # in the folder of a training
+SHIPPED = Path(__file__).parent.parent / "experts"
 Expert = Callable[[np.ndarray], np.ndarray]
 
 
@@ -58,20 +62,78 @@ class MLP:
         return self.layers[0][0].shape[0], self.layers[-1][0].shape[1]
 
 
+class Skill(NamedTuple):
+    """What a collector asks of an expert, and the body that is trained for it."""
+
+    name: str
+    body: str
+    sizes: tuple[int, int]  # of the input and of the action
+
+
+SKILLS = {
+    "ant": Skill("walk", "ant", (29, 8)),
+    "antball": Skill("dribble", "antball", (42, 8)),
+    "humanoid": Skill("walk", "humanoid", (69, 21)),
+}
+
+
+FAMILIES = {"antmaze": ("ant",), "humanoidmaze": ("humanoid",), "antsoccer": ("ant", "antball")}
+
+
+def skills(family: str) -> tuple[Skill, ...]:
+    """The skills that collectors of a family of tasks need; none for scripted families."""
+    return tuple(SKILLS[body] for body in FAMILIES.get(family, ()))
+
+
+def all_shipped(family: str) -> bool:
+    """Whether every skill that a family needs comes with the package."""
+    return all(shipped(skill.body) is not None for skill in skills(family))
+
+
+def of_body(body: str, path: Path) -> Expert:
+    """The policy that was trained for a body, from its file or from the folder of its training."""
+    skill = SKILLS[body]
+    return load(holding([path], skill.name), {skill.name: skill.sizes})[skill.name]
+
+
+def shipped(body: str) -> Path | None:
+    """The file of a body's policy that comes with the package, if there is one."""
+    path = SHIPPED / f"{body}.safetensors"
+    return path if path.is_file() else None
+
+
+def require_shipped(body: str) -> Path:
+    found = shipped(body)
+    if found is None:
+        raise UserError(f"no policy for {body} comes with this version; make one with 'dualgoal expert train {body}'")
+    return found
+
+
+def holding(files: Sequence[Path], skill: str) -> Path:
+    """The first of several files that has a skill; a folder stands for the file of the training in it."""
+    paths = [path / ACTOR if path.is_dir() else path for path in (Path(file).expanduser() for file in files)]
+    has = (path for path in paths if f"{skill}.layers.0.weight" in _read(path)[0])
+    return next(has, paths[0])
+
+
 def load(path: Path, skills: Mapping[str, tuple[int, int]]) -> dict[str, Expert]:
     """The experts a collector needs: `skills` gives the input and output size that each must have."""
-    if not path.is_file():
-        raise UserError(f"{path}: no such expert file; see docs/data.md for its format")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            meta = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError, TypeError, AttributeError) as problem:  # the last two: types NumPy does not have
-        raise UserError(f"{path.name}: not a readable safetensors file ({problem})") from problem
+    tensors, meta = _read(path)
     for option, known in (("activation", ACTIVATIONS), ("squash", SQUASHES)):
         if option in meta and meta[option] not in known:
             raise UserError(f"{path.name}: {option} '{meta[option]}' is not one of {', '.join(known)}")
     return {skill: _skill(path, tensors, meta, skill, sizes) for skill, sizes in skills.items()}
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays and the metadata of a file."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such expert file; see docs/data.md for its format")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError, TypeError, AttributeError) as problem:  # the last two: types NumPy does not have
+        raise UserError(f"{path.name}: not a readable safetensors file ({problem})") from problem
 
 
 def _skill(path: Path, tensors: dict, meta: dict, skill: str, sizes: tuple[int, int]) -> MLP:

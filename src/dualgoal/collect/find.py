@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from dualgoal.collect import experts
 from dualgoal.data import dataset, download
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.paths import DatasetFiles
@@ -34,7 +35,7 @@ def find_data(task: str, say: Say) -> Path:
     try:
         return download.fetch_dataset(task, downloads).parent
     except download.Unavailable as problem:
-        if known.needs_expert:
+        if known.needs_expert and not experts.all_shipped(known.family):
             raise
         say(f"{problem}; generating {known.episodes} episodes instead")
     from dualgoal.collect import generate  # here, because it needs the simulator

@@ -12,7 +12,7 @@ import shutil
 import time
 import typing
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from importlib import metadata
@@ -25,7 +25,8 @@ from dualgoal.collect import behaviours, experts
 from dualgoal.data import npz, origin
 from dualgoal.data.origin import FileFacts, Item, Origin, Plan
 from dualgoal.data.paths import SPLITS, DatasetFiles
-from dualgoal.envs import ogbench
+from dualgoal.envs import ogbench, own_maze
+from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.tasks import TASKS, family, is_pixels, plain
 from dualgoal.envs.versions import OFFICIAL_SHADOW_SIZE, simulators
 from dualgoal.errors import UserError
@@ -59,26 +60,30 @@ def generate_dataset(
     *,
     rows: int | None = None,
     shadow_size: int | None = SHADOW_SIZE,
-    expert: str | Path | Experts | None = None,
+    expert: str | Path | Sequence[Path] | Experts | None = None,
     with_visual: bool = False,
+    maze: str | Path | None = None,
 ) -> Path:
     """Make `episodes` training and a tenth as many validation episodes in folder `out`; returns the training file.
 
     Calling it again after an interruption resumes; after completion it does nothing. A second process with the same
-    target waits for the first. `rows` is the stored length of an episode (default: the official one); `expert` is a
-    file, or callables by skill, for the families that need one. `with_visual` makes the image version of a task of
-    states as well, in the same simulation: row k of one is row k of the other.
+    target waits for the first. `rows` is the stored length of an episode (default: the official one). Families that
+    need an expert use the one that comes with the package unless `expert` is given: files, or callables by skill.
+    `with_visual` makes the image version of a task of states as well, in the same simulation: row k of one is row k of
+    the other. `maze` is a text file with a maze of one's own, of which `task` is the name then.
     """
     task = plain(task)
+    own = None if maze is None else own_maze.read(Path(maze))
+    plan = lambda name: _plan(name, episodes, seed, rows, shadow_size, expert, own)
     if with_visual:
         visual = f"visual-{task}"
         if is_pixels(task) or not ogbench.exists(visual):
             raise UserError(f"'{task}' has no version with images; give a task such as cube-single-play-v0")
-        states, _ = _plan(task, episodes, seed, rows, shadow_size, expert)
+        states, _ = plan(task)
         here = DatasetFiles(Path(out).expanduser(), task)
         _complete(states, here, here.folder / f".{task}.parts")  # files in the way are told before hours of rendering
-        _make(*_plan(visual, episodes, seed, rows, shadow_size, expert), Path(out), workers, progress, states)
-    return _make(*_plan(task, episodes, seed, rows, shadow_size, expert), Path(out), workers, progress)
+        _make(*plan(visual), Path(out), workers, progress, states)
+    return _make(*plan(task), Path(out), workers, progress)
 
 
 def _make(
@@ -121,33 +126,44 @@ def _generate(plan: Plan, skills: Experts, parts: Path, workers: int, progress: 
 
 
 def _plan(
-    task: str, episodes: int, seed: int, rows: int | None, shadow_size: int | None, expert: str | Path | Experts | None
-) -> tuple[Plan, Experts]:
+    task: str, episodes: int, seed: int, rows: int | None, shadow_size: int | None,
+    expert: str | Path | Sequence[Path] | Experts | None, own: MazeMap | None,
+) -> tuple[Plan, Experts]:  # fmt: skip
     known = TASKS.get(task)
     rows = rows or (known.rows_per_episode if known else DEFAULT_ROWS)
     for name, value, least in (("episodes", episodes, 1), ("rows", rows, 2), ("seed", seed, 0)):
         if value < least:
             raise UserError(f"'{task}': {name} is {value}; it must be at least {least}")
-    ogbench.check(task)
+    ogbench.check(task, own)
     pixels = is_pixels(task)
     skills, policy = _experts(task, expert)
-    behaviours.check(task, skills)
+    behaviours.check(task, skills, own)
     plan = Plan(
         task, seed, episodes, rows, (shadow_size or OFFICIAL_SHADOW_SIZE) if pixels else None,
         os.environ.get("MUJOCO_GL") if pixels else None, policy,
-        {**simulators(), "dualgoal": metadata.version("dualgoal"), "numpy": np.__version__},
+        {**simulators(), "dualgoal": metadata.version("dualgoal"), "numpy": np.__version__}, own,
     )  # fmt: skip
     return plan, skills
 
 
-def _experts(task: str, expert: str | Path | Experts | None) -> tuple[Experts, str | None]:
-    needed = behaviours.skills(task)
-    if expert is None or not needed:
+def _experts(task: str, expert: str | Path | Sequence[Path] | Experts | None) -> tuple[Experts, str | None]:
+    """The experts by skill, and what is recorded about them."""
+    needed = experts.skills(family(task))
+    if not needed:
         return {}, None
-    if isinstance(expert, str | Path):
-        file = Path(expert).expanduser()
-        return experts.load(file, needed), sha256(file)
-    return expert, ", ".join(f"{skill}: {getattr(f, '__qualname__', type(f).__name__)}" for skill, f in expert.items())
+    if isinstance(expert, Mapping):
+        names = (f"{skill}: {getattr(f, '__qualname__', type(f).__name__)}" for skill, f in expert.items())
+        return expert, ", ".join(names)
+    given = [Path(expert)] if isinstance(expert, str | Path) else list(expert or ())
+    files = {s.name: experts.holding(given, s.name) for s in needed} if given else _shipped(needed)
+    found = {s.name: experts.load(files[s.name], {s.name: s.sizes})[s.name] for s in needed if s.name in files}
+    return found, ", ".join(dict.fromkeys(sha256(file) for file in files.values())) or None
+
+
+def _shipped(needed: Iterable[experts.Skill]) -> dict[str, Path]:
+    """The files with these skills that come with the package."""
+    found = {skill.name: experts.shipped(skill.body) for skill in needed}
+    return {name: path for name, path in found.items() if path is not None}
 
 
 def _defined_in_script(skills: Experts) -> bool:
@@ -222,7 +238,7 @@ class _EpisodeWriter:
 
     @functools.cached_property
     def _play(self) -> behaviours.Collector:
-        return behaviours.make(self.plan.task, self.plan.shadow_size, self.skills)
+        return behaviours.make(self.plan.task, self.plan.shadow_size, self.skills, self.plan.maze)
 
 
 def _join_states(plan: Plan, parts: Path, files: DatasetFiles) -> None:
@@ -248,7 +264,7 @@ def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
     spent = counts.pop(CPU_MS, 0)  # not there in episodes that an older version collected
     record = Origin(
         task=plan.task, source="generated", collector=_collector_name(plan.task), seed=plan.seed,
-        versions=plan.versions, shadow_size=plan.shadow_size, cpu_seconds=spent / 1000 or None,
+        versions=plan.versions, shadow_size=plan.shadow_size, cpu_seconds=spent / 1000 or None, maze=plan.maze,
         counts={"episodes": len(plan.items), **dict(sorted(counts.items()))}, files=facts, plan=plan,
     )  # fmt: skip
     move_into_place(parts / files.val.name, files.val)
@@ -287,6 +303,6 @@ def _join_split(plan: Plan, parts: Path, picked: list[Item], file: Path) -> dict
 
 
 def _collector_name(task: str) -> str:
-    if behaviours.skills(task):
+    if experts.skills(family(task)):
         return "route + expert"
     return "direction oracle" if family(task) == "pointmaze" else "plan oracle"

@@ -7,7 +7,7 @@ import numpy as np
 
 from dualgoal.data import npz
 from dualgoal.data.dataset import Dataset, load_splits
-from dualgoal.envs import registry
+from dualgoal.envs import own_maze, registry
 from dualgoal.errors import UserError, printable
 from dualgoal.files import make_folder, os_errors_in_one_line, replacing
 
@@ -108,9 +108,9 @@ def _pairs(values: dict[str, Any]) -> str:
 
 def draw_coverage(dataset: Dataset, out: str | Path) -> Path:
     """Draw the places a maze dataset covers, as a PNG: the number of rows in each half metre, over the walls."""
-    name = dataset.task
-    maze = None
-    if name is not None and registry.exists(name):
+    name, own = dataset.task, own_maze.recorded(dataset.provenance)
+    maze = own.maze() if own else None
+    if own is None and name is not None and registry.exists(name):
         from dualgoal.envs import ogbench
 
         maze = ogbench.maze(name)

@@ -16,6 +16,7 @@ import numpy as np
 from dualgoal import jsons
 from dualgoal.data.goals import GoalSpace
 from dualgoal.data.paths import SPLITS, DatasetFiles
+from dualgoal.envs.own_maze import MazeMap
 from dualgoal.errors import UserError
 from dualgoal.files import sha256, write_atomic
 
@@ -44,8 +45,9 @@ class Plan:
     rows: int  # per episode
     shadow_size: int | None  # of the renderer's shadow map; None for vectors
     renderer: str | None
-    expert: str | None  # SHA-256 of the file, or the name of a function
+    expert: str | None  # SHA-256 of the files, or the name of a function
     versions: dict[str, str]
+    maze: MazeMap | None = None  # of one's own
 
     @property
     def items(self) -> list[Item]:
@@ -106,6 +108,7 @@ class Origin:
     action_range: ActionRange | None = None
     goal_space: GoalSpace | None = None  # None: goals are whole observations
     cpu_seconds: float | None = None  # what generating took, of all processes together
+    maze: MazeMap | None = None  # of one's own
 
     def facts(self) -> dict[str, Any]:
         """What a run records about its dataset: everything but the facts of single files, as plain JSON values."""
@@ -145,7 +148,7 @@ def _to_json(value: Any) -> Any:
         return {f.name: _to_json(content) for f, content in pairs if _required(f) or not _empty(content)}
     if isinstance(value, dict):
         return {key: _to_json(content) for key, content in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    return [_to_json(entry) for entry in value] if isinstance(value, tuple) else value
 
 
 def _required(entry: "dataclasses.Field[Any]") -> bool:

@@ -16,9 +16,21 @@ from typing import Any
 from dualgoal import imports
 from dualgoal.envs import rendering
 from dualgoal.envs.mazes import Maze
+from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.envs.tasks import DATASET_KINDS, IMAGE_SHAPE, MANIPULATION, MAZES, family, is_oracle, is_pixels, plain
-from dualgoal.errors import unknown
+from dualgoal.envs.tasks import (
+    DATASET_KINDS,
+    IMAGE_SHAPE,
+    MANIPULATION,
+    MAZES,
+    family,
+    is_oracle,
+    is_pixels,
+    may_be_own,
+    plain,
+    template,
+)
+from dualgoal.errors import UserError, unknown
 
 rendering.choose()  # before MuJoCo and dm_control are imported, which read the choice only once
 
@@ -64,28 +76,30 @@ def _spec(task: str) -> Any:
     return gymnasium.spec("-".join([*words[:-2], words[-1]]))
 
 
-def check_name(task: str) -> None:
-    """Raise if there is no such task."""
-    if not exists(task):
+def check_name(task: str, own: MazeMap | None = None) -> None:
+    """Raise if there is no such task, or if it cannot be the name of a maze of one's own."""
+    if own is None and not exists(task):
         raise unknown("task", task, names())
+    if own is not None and (exists(task) or not may_be_own(task)):
+        raise UserError(f"'{task}' cannot be the name of your own maze; call it for instance antmaze-mine-navigate-v0")
 
 
-def check(task: str) -> None:
+def check(task: str, own: MazeMap | None = None) -> None:
     """Raise if a task does not exist or needs rendering that this machine cannot do."""
-    check_name(task)
+    check_name(task, own)
     if is_pixels(task):
         rendering.require(f"'{task}'")
 
 
-def build(task: str, *, shadow_size: int | None = None, **options: Any) -> Any:
+def build(task: str, *, shadow_size: int | None = None, own: MazeMap | None = None, **options: Any) -> Any:
     """The bare OGBench environment of a task. It is not seeded before `give_generator` has been called."""
-    check(task)
-    spec = _spec(task)
+    check(task, own)
+    spec = _spec(task if own is None else template(task))
     module, name = spec.entry_point.split(":")
     maker = getattr(importlib.import_module(module), name)
     options = {**spec.kwargs, **options} | ({"use_oracle_rep": True} if is_oracle(task) else {})
     if family(task) in MAZES:
-        env = maker(**options)
+        env = maker(**options) if own is None else _own_maze(template(task))(own, **options)
         _tidy_maze(env, shadow_size)
     else:
         env = _seedable(maker)(**options)
@@ -104,6 +118,32 @@ def _tidy_maze(env: Any, shadow_size: int | None) -> None:
         if env.custom_renderer is not None:
             env.custom_renderer.close()
             env.custom_renderer = None  # made anew, with the new size, at the next image
+
+
+@functools.cache
+def _own_maze(base: str) -> Any:
+    """A class of maze environments that takes its map and its tasks from a `MazeMap`."""
+
+    class OwnMaze(type(build(base))):  # type: ignore[misc]  # OGBench makes its class inside of a function
+        def __init__(self, own: MazeMap, loco_env_type: str, maze_env_type: str, **options: Any):
+            self._own = own
+            super().__init__(**options)
+
+        def update_tree(self, tree: Any) -> None:
+            self.maze_map = self._own.maze().walls.astype(int)
+            super().update_tree(tree)
+
+        def set_tasks(self) -> None:
+            self.task_infos = [
+                {
+                    "task_name": f"task{number}",
+                    "init_ij": ends[:2], "init_xy": self.ij_to_xy(ends[:2]),
+                    "goal_ij": ends[2:], "goal_xy": self.ij_to_xy(ends[2:]),
+                }
+                for number, ends in enumerate(self._own.tasks, 1)
+            ]  # fmt: skip
+
+    return OwnMaze
 
 
 @functools.cache
@@ -174,10 +214,10 @@ def _close_renderer(env: Any) -> None:
 class SeededEnv(TaskEnv):
     """One task's environment. `reset(seed, task_id)` fixes the whole episode given the actions."""
 
-    def __init__(self, task: str, *, shadow_size: int | None = None):
+    def __init__(self, task: str, *, shadow_size: int | None = None, own: MazeMap | None = None):
         self.task = task
-        self.raw = build(task, shadow_size=shadow_size)
-        self.max_steps: int = _spec(task).max_episode_steps
+        self.raw = build(task, shadow_size=shadow_size, own=own)
+        self.max_steps: int = _spec(task if own is None else template(task)).max_episode_steps
         self.num_tasks: int = self.raw.num_tasks
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, self.raw.action_space.shape, np.float32)
         self.action_dim: int = self.raw.action_space.shape[0]

@@ -4,16 +4,24 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from dualgoal.envs import tasks
+from dualgoal.envs import own_maze, tasks
+from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.envs.versions import Mismatch, mismatches
 
 
-def make(task: str, *, shadow_size: int | None = None, made_with: Mapping[str, Any] | None = None) -> TaskEnv:
-    """The evaluation environment of a task. `shadow_size` is the renderer's shadow map (None: 4096, the official one).
+def make(
+    task: str,
+    *,
+    shadow_size: int | None = None,
+    made_with: Mapping[str, Any] | None = None,
+    own: MazeMap | None = None,
+) -> TaskEnv:
+    """The evaluation environment of a task. `shadow_size` is the renderer's shadow map (None: 4096, the official one),
+    `own` the map of a maze of one's own.
 
-    Given a dataset's provenance as `made_with`, it renders images as that dataset's were rendered, and warns about
-    other versions of the simulators.
+    Given a dataset's provenance as `made_with`, it has that dataset's maze, renders images as that dataset's were
+    rendered, and warns about other versions of the simulators.
     """
     if tasks.family(task) == tasks.LIGHTSOUT:  # it has no simulator, so there is nothing to compare
         from dualgoal.envs.lightsout import SeededLightsOut
@@ -25,7 +33,8 @@ def make(task: str, *, shadow_size: int | None = None, made_with: Mapping[str, A
         for line in mismatches(made_with, shadow_size):
             warnings.warn(line, Mismatch, stacklevel=2)
         shadow_size = shadow_size or made_with.get("shadow_size")
-    return SeededEnv(task, shadow_size=shadow_size)
+        own = own or own_maze.recorded(made_with)
+    return SeededEnv(task, shadow_size=shadow_size, own=own)
 
 
 def exists(task: str) -> bool:

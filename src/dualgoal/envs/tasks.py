@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from dualgoal import errors
 
 MAZES = ("pointmaze", "antmaze", "humanoidmaze", "antsoccer")
+OWN_MAZES = ("pointmaze", "antmaze", "humanoidmaze")  # whose maps can be replaced
 MANIPULATION = ("cube", "scene", "puzzle")
 LIGHTSOUT = "lightsout"
 DATASET_KINDS = ("navigate", "stitch", "explore", "play", "noisy")
@@ -43,6 +44,16 @@ def is_ogbench(task: str) -> bool:
 def is_pixels(task: str) -> bool:
     """Whether a task's observations are images."""
     return task.startswith(_IMAGE_PREFIX)
+
+
+def may_be_own(task: str) -> bool:
+    """Whether a maze of one's own may have this name: FAMILY-NAME-navigate-v0."""
+    return family(task) in OWN_MAZES and task.endswith("-navigate-v0") and len(task.split("-")) > 3
+
+
+def template(task: str) -> str:
+    """The task from which a maze of one's own has everything but its map."""
+    return f"{_IMAGE_PREFIX if is_pixels(task) else ''}{family(task)}-medium-navigate-v0"
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,15 @@ import abc
 from pathlib import Path
 from typing import ClassVar
 
-import mujoco
 import numpy as np
-import ogbench
+
+from dualgoal import imports
+
+try:
+    import mujoco
+    import ogbench
+except ImportError as problem:
+    raise imports.missing("a body that walks", problem.name or "mujoco", "ogbench") from problem
 
 BALL = """<body name="ball" pos="0 0 3"><freejoint name="ball_root"/>
 <geom name="ball" size=".25" material="ball" priority="1" conaffinity="1" condim="6"/></body>"""
@@ -81,7 +87,8 @@ class Ant(Body):
     """Four legs, eight motors, ten steps per second. The reward is the way made in the direction of the command."""
 
     name, asset, observation_size = "ant", "ant.xml", 29
-    seconds, limit, new_command_every = 0.1, 1000, 100
+    seconds, limit = 0.1, 1000
+    new_command_every: ClassVar[int | None] = 100
 
     def reset(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
         mujoco.mj_resetData(self.model, data)
@@ -107,7 +114,8 @@ class Ant(Body):
 class AntBall(Ant):
     """The ant and a ball, which it is to bring to a point. The reward is the way made towards ball and goal."""
 
-    name, observation_size, limit, new_command_every = "antball", 42, 200, None
+    name, observation_size, limit = "antball", 42, 200
+    new_command_every = None
     ant, ball = slice(0, 2), slice(15, 17)  # their places in `seen`
 
     def xml(self) -> str:

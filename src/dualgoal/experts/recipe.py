@@ -5,7 +5,8 @@ import math
 from dataclasses import dataclass
 
 from dualgoal.errors import UserError
-from dualgoal.interface import check_choices
+
+WIDEST = 1 << 14  # of a layer
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,12 @@ class Recipe:
     """Random seed."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
         least = {"steps": 1, "envs": 1, "horizon": 1, "random_steps": 0, "batch_size": 1, "seed": 0}
         for name, smallest in least.items():
             if getattr(self, name) < smallest:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be at least {smallest}")
+        if not all(1 <= width <= WIDEST for width in (*self.hidden, *self.policy_hidden)):
+            raise UserError(f"widths {self.hidden} and {self.policy_hidden}; each must be from 1 to {WIDEST:,}")
         for name in ("discount", "tau"):
             if not 0 < getattr(self, name) <= 1:
                 raise UserError(f"{name} is {getattr(self, name)}; expected a number above 0 and at most 1")

@@ -57,6 +57,7 @@ class Simulator:
         rng = np.random.default_rng([recipe.seed, number])
         if number == 0:
             herd.start(rng)
+            herd.age[:] = rng.integers(herd.limit, size=recipe.envs)  # else all of them would end at the same time
         at_random = number * recipe.round < recipe.random_steps
         rows, tally = [], np.zeros(len(Tally._fields))
         for _ in range(recipe.horizon):

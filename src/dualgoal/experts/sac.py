@@ -16,7 +16,7 @@ from jax import random
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal.fast import adam
-from dualgoal.interface import Spec, check_choices
+from dualgoal.interface import Spec
 from dualgoal.nets.heads import MEMBERS, MLP, Linear, glorot
 
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -5.0, 2.0
@@ -79,9 +79,6 @@ class SAC:
     lr: float = 1e-4
     discount: float = 0.99
     tau: float = 0.005
-
-    def __post_init__(self) -> None:
-        check_choices(self)
 
     @property
     def row(self) -> int:

@@ -19,14 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dualgoal import jsons, machine, progress
-from dualgoal.collect.experts import MLP
+from dualgoal.collect.experts import ACTOR, MLP, SKILLS
 from dualgoal.errors import UserError, unknown
 from dualgoal.experts.bodies import BODIES
 from dualgoal.experts.recipe import Recipe, changed
-from dualgoal.experts.record import ACTOR, SKILLS
 from dualgoal.experts.rounds import Round, Simulator, Tally
 from dualgoal.experts.sac import SAC, Policy
 from dualgoal.files import cache_folder, locked, make_folder, os_errors_in_one_line, write_atomic
+from dualgoal.loop import compile_loop
 from dualgoal.runs import checkpoint, directory, trees
 from dualgoal.runs.checkpoint import Arrays, Damaged
 from dualgoal.runs.interruption import Interruption
@@ -105,6 +105,7 @@ class Session:
             "versions": machine.versions(), "git": machine.commit(),
             "hardware": dataclasses.asdict(machine.Hardware.here("float32")),
         }  # fmt: skip
+        self._programs: dict[int, Any] = {}  # compiled, by the number of updates
         self._thread = ThreadPoolExecutor(1)
         self._began = time.monotonic()
 
@@ -165,7 +166,10 @@ class Session:
         at = self.step - self.recipe.round
         updates = self.recipe.updates if self.step >= self.recipe.random_steps else 0
         key = jax.random.fold_in(self.key, self.number)
-        self.state, self.replay, info = self.sac.learn(self.state, self.replay, fresh.rows, at, key, updates)
+        arguments = (self.state, self.replay, fresh.rows, np.int32(at), key)
+        if updates not in self._programs:
+            self._programs[updates] = compile_loop(SAC.learn.lower(self.sac, *arguments, updates))
+        self.state, self.replay, info = self._programs[updates](*arguments)
         self.info = info or self.info
         self.tally += fresh.tally
 
@@ -185,9 +189,9 @@ class Session:
 
     def _write_actor(self) -> None:
         """The policy as a file for `data generate --expert`, and how it was made."""
-        skill, layers = SKILLS.get(self.recipe.body, "walk"), self.state.params.policy.layers
+        skill = SKILLS[self.recipe.body].name if self.recipe.body in SKILLS else "walk"
         arrays = {}
-        for k, layer in enumerate(layers):
+        for k, layer in enumerate(self.state.params.policy.layers):
             arrays[f"{skill}.layers.{k}.weight"], arrays[f"{skill}.layers.{k}.bias"] = (
                 np.array(layer.w),
                 np.array(layer.b),

@@ -91,10 +91,12 @@ def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides
 
 def own(task: str, rep: str, algo: str, has_env: bool = False, **overrides: Any) -> config.Run:
     """A run on the user's own data, with the library's defaults; evaluated if the user has an environment for it
-    (`has_env`) or the task's name is one of ours."""
+    (`has_env`) or the task's name is one of ours. A maze of one's own is trained like OGBench's medium one."""
     from dualgoal.envs.registry import exists
 
     _known(rep, algo, "paper")
+    if tasks.may_be_own(task) and not has_env and not exists(task):
+        return dataclasses.replace(preset(tasks.template(task), rep, algo, **overrides), task=task)
     steps = overrides.get("steps", 1_000_000)
     every = max(1, _whole(steps) // 10)
     schedule = {"steps": steps, "eval_every": every, "save_every": every, "log_every": min(5000, every)}

@@ -45,7 +45,7 @@ def explore(
     if _pixels(policy):  # an image costs as much as a hundred vectors
         states, goals = min(states, PIXEL_STATES), min(goals, PIXEL_GOALS)
     family = tasks.family(policy.run.task)
-    maze = _maze(policy.run.task) if family in tasks.MAZES and not _pixels(policy) else None
+    maze = _maze(policy) if family in tasks.MAZES and not _pixels(policy) else None
     rng = np.random.default_rng(0)
     observations, targets = _observations(policy, path, data, maze, states, rng)
     chosen = _spread(observations[:, :2], goals) if maze else rng.permutation(len(observations))[:goals]
@@ -204,12 +204,15 @@ def _exact(maze: Any, points: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     return out
 
 
-def _maze(task: str) -> Any:
+def _maze(policy: Any) -> Any:
+    """The maze of a run: one that came with its data, or the task's; None if the name only looks like a maze's."""
+    if (own := policy.facts.dataset.maze) is not None:
+        return own.maze()
     try:
         from dualgoal.envs import ogbench
     except UserError:  # no simulator here: the table has no walls and no exact distances
         return None
-    return ogbench.maze(task)
+    return ogbench.maze(policy.run.task) if ogbench.exists(policy.run.task) else None
 
 
 def _pixels(policy: Any) -> bool:

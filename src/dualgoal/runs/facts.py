@@ -12,6 +12,7 @@ from typing import Any
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import ActionRange
+from dualgoal.envs.own_maze import MazeMap
 from dualgoal.errors import UserError
 from dualgoal.jsons import typed
 from dualgoal.machine import Hardware
@@ -62,6 +63,7 @@ class DataFacts:
     action_range: ActionRange | None = None  # of the recorded actions, if they were scaled to [-1, 1]
     goal_space: GoalSpace | None = None  # None: goals are whole observations
     observation_keys: tuple[str, ...] = ()  # parts of dict observations that were joined
+    maze: MazeMap | None = None  # of one's own
     details: dict[str, Any] = field(default_factory=dict)  # whatever else their maker recorded
 
     @classmethod

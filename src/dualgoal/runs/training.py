@@ -120,6 +120,8 @@ def train(
     say: Say = (lambda text: None) if quiet else warn
     training, validation = datasets or load_data(run.task, data_path, say)
     facts = describe(run, training, evaluator.goals if evaluator else None)
+    if evaluator is None and facts.dataset.maze is None:
+        require_env(run, may_be_own=False)
     if evaluator is None and run.eval_steps:
         facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training, validation))
         facts = dataclasses.replace(facts, goals=world.count_goals(run, facts, env))
@@ -314,11 +316,16 @@ def check_evaluation(run: Run) -> None:
     if not run.eval_steps:
         return
     world.source(run)  # what it says must be readable
-    if run.env is None and not registry.exists(run.task):
-        raise UserError(
-            f"no environment for task '{run.task}'; give --episodes 0 to train without evaluation, or your own by --env"
-        )
+    require_env(run, may_be_own=tasks.may_be_own(run.task))
     if run.env is None and tasks.is_pixels(run.task):
         rendering.require(f"evaluation of '{run.task}'")
         if run.goal_noise:
             raise UserError("goal noise is for vectors; evaluate image goals without it")
+
+
+def require_env(run: Run, may_be_own: bool) -> None:
+    """Raise if there is nowhere to evaluate; `may_be_own` says that the data may come with a maze of their own."""
+    if run.eval_steps and run.env is None and not may_be_own and not registry.exists(run.task):
+        raise UserError(
+            f"no environment for task '{run.task}'; give --episodes 0 to train without evaluation, or your own by --env"
+        )

@@ -27,7 +27,7 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
     given = run.env if env is None else env
     if given is None:
         quick = None if facts.sizes.pixels else FILM_SHADOW
-        made = registry.make(run.task, shadow_size=facts.dataset.shadow_size or quick)
+        made = registry.make(run.task, shadow_size=facts.dataset.shadow_size or quick, own=facts.dataset.maze)
         if not facts.sizes.goal_shape and facts.goal_list is None:
             return made
     from dualgoal.envs import own
