@@ -120,17 +120,19 @@ def test_an_environment_has_the_tasks_of_the_file(made):
     assert ant.reset(seed=0, task_id=1)[0].shape == (29,)
 
 
-def test_a_run_is_evaluated_there_and_its_report_shows_the_maze(made):
+def test_a_run_is_evaluated_there_and_its_report_shows_the_maze(made, monkeypatch):
     run = made / "run"
     assert main(["train", TASK, "--data", str(made / "data"), "--out", str(run), *SMALL, "--episodes", "1",
                  "--workers", "1", "--max-steps", "5", "--quiet"]) == 0  # fmt: skip
     rows = [json.loads(line) for line in (run / "eval.jsonl").read_text().splitlines()]
     assert {row["goal"] for row in rows} == {1, 2}
-    from dualgoal.report import distances
+    from dualgoal.report import distances, paths
 
+    monkeypatch.setattr(paths, "STEPS", 3)
     table = distances.explore(run, data=made / "data", states=30, goals=4)
     assert table["kind"] == "maze"
     assert len(table["walls"]) == TEXT.count("#")
+    assert len(table["paths"]) == 4
 
 
 def test_without_a_maze_in_the_data_there_is_nowhere_to_evaluate(made, tmp_path, capsys):

@@ -20,7 +20,7 @@ def walk(policy: Any, starts: np.ndarray, goals: np.ndarray) -> list[list[Walk]]
     """A path for every goal (outer list) and start (inner list), both given as places (n, 2)."""
     from dualgoal.envs import ogbench
 
-    simulator = ogbench.build(policy.run.task)
+    simulator = ogbench.build(policy.run.task, own=policy.facts.dataset.maze)
     places = np.tile(starts, (len(goals), 1)).astype(np.float32)
     targets = np.repeat(goals, len(starts), axis=0).astype(np.float32)
     trails = [[place] for place in places.copy()]
