@@ -128,3 +128,11 @@ def test_a_policy_that_comes_with_the_package_is_used_unless_another_is_given(tm
     save_file(WALK, tmp_path / "ant.safetensors")
     generate.generate_dataset("antmaze-medium-navigate-v0", 1, tmp_path / "d", workers=1, progress=False, rows=3)
     assert dataset.load(tmp_path / "d").provenance["plan"]["expert"] == sha256(tmp_path / "ant.safetensors")
+
+
+def test_the_ant_of_the_package_walks_through_a_maze_without_being_named(tmp_path):
+    generate.generate_dataset("antmaze-medium-navigate-v0", 2, tmp_path, workers=1, progress=False, rows=80)
+    data = dataset.load(tmp_path)
+    assert data.provenance["plan"]["expert"] == sha256(experts.require_shipped("ant"))
+    places = data.observations.reshape(2, 80, 29)[:, :, :2]
+    assert (np.linalg.norm(np.diff(places, axis=1), axis=2).sum(axis=1) > 8).all()  # metres, in eight seconds

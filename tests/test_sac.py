@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from dualgoal.collect import experts
 from dualgoal.errors import UserError
-from dualgoal.experts import training
+from dualgoal.experts import evaluation, training
 from dualgoal.experts.bodies import BODIES, Body
 from dualgoal.experts.recipe import OFFICIAL, Recipe, changed
 from dualgoal.experts.sac import SAC, sample
@@ -136,6 +136,7 @@ def test_each_loss_trains_its_own_part():
     state = jax.jit(sac.init)(jax.random.key(0))  # compiled already, for the runs above
     batch, noise = rng.standard_normal((4, sac.row), np.float32), rng.standard_normal((8, 2), np.float32)
     batch[:, -1] = 1.0, 0.0, 1.0, 1.0
+    batch, noise = jax.device_put((batch, noise))
 
     @jax.jit  # one program instead of a hundred small ones
     def both(state):
@@ -168,3 +169,16 @@ def test_official_recipes_are_the_defaults():
     for wrong in ({"envs": 0}, {"lr": 0.0}, {"discount": 1.5}, {"replay": 10}, {"hidden": (0,)}):
         with pytest.raises(UserError):
             Recipe("ant", **wrong)
+
+
+def test_a_direction_counts_by_the_mean_of_its_episodes():
+    def slow_to_the_west(observation):
+        command = observation[:, 2:]
+        return 0.3 * command * np.where(command[:, :1] < -0.9, 0.1, 1.0)
+
+    found = evaluation.evaluate("puck", slow_to_the_west, episodes=16, seed=0, threads=1)["0"]
+    assert found["metres per step, slowest direction"] == found["metres per step at 180 degrees"] < 0.1
+    assert found["metres per step at 0 degrees"] > 0.4
+    assert found["episodes under 0.1 m per step (%)"] == 12.5
+    assert found["targets 8 m away reached (%)"] == 100 and found["falls per 1,000 steps"] == 0
+    assert "metres per step at 45 degrees" in evaluation.table({"0": found})
