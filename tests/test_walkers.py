@@ -73,6 +73,12 @@ def test_episodes_are_as_long_as_the_packages():
         assert body.limit == gymnasium.spec(f"online-{name}-v0").max_episode_steps
 
 
+def test_an_ant_on_its_back_is_seen():
+    seen = np.zeros((3, 29))
+    seen[:, 3:7] = (1, 0, 0, 0), (0.6, 0, 0, 0.8), (0.1, 0.9, 0.4, 0.1)  # upright, turned, over
+    assert BODIES["ant"]().on_back(seen).tolist() == [False, False, True]
+
+
 def test_the_models_are_the_same():
     assert {n: (b().model.nq, b().model.nv, b().model.nu) for n, b in BODIES.items()} == {
         "ant": (15, 14, 8), "antball": (22, 20, 8), "humanoid": (28, 27, 21),

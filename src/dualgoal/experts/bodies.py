@@ -110,6 +110,11 @@ class Ant(Body):
         standing = (seen[:, 2] >= LOWEST) & (seen[:, 2] <= HIGHEST)
         return ~(standing & np.isfinite(seen).all(axis=1))
 
+    def on_back(self, seen: np.ndarray) -> np.ndarray:
+        """Where (E,) the torso's upper side looks down."""
+        w, x, y, z = seen[:, 3:7].T  # a quaternion; MuJoCo keeps it of length 1, a reset with noise does not
+        return w**2 + z**2 < x**2 + y**2
+
 
 class AntBall(Ant):
     """The ant and a ball, which it is to bring to a point. The reward is the way made towards ball and goal."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal.collect.behaviours import WALK_NOISE
-from dualgoal.experts.bodies import BALL_REACHED, BODIES, AntBall, Body, Humanoid
+from dualgoal.experts.bodies import BALL_REACHED, BODIES, Ant, AntBall, Body, Humanoid
 from dualgoal.experts.herd import Herd
 
 Policy = Callable[[np.ndarray], np.ndarray]  # rows of observations to rows of actions
@@ -66,6 +66,8 @@ def _walk(body: Body, herd: Herd, step: Callable[[], Any]) -> Measures:
             stood = (stood | (height > UPRIGHT)) & (height >= DOWN)
         else:
             falls += int(made.fallen.sum())
+    # The environment's own rule for a fall looks at the height only, and does not see an ant that lies on its back.
+    over = {"on its back at the end (%)": float(100 * body.on_back(herd.seen).mean())} if isinstance(body, Ant) else {}
     pace = metres / steps
     by_direction = [float(pace[chosen == k].mean()) for k in range(compass)]
     degrees = {f"metres per step at {360 * k / compass:g} degrees": speed for k, speed in enumerate(by_direction)}
@@ -77,6 +79,7 @@ def _walk(body: Body, herd: Herd, step: Callable[[], Any]) -> Measures:
         "metres per step, slowest episode": float(pace.min()),
         f"episodes under {SLOW:g} m per step (%)": float(100 * (pace < SLOW).mean()),
         "falls per 1,000 steps": 1000 * falls / (steps * herd.count),
+        **over,
     }
 
 
