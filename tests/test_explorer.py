@@ -101,7 +101,7 @@ class Straight:
     """A policy that walks towards the goal in a straight line, whatever is in the way."""
 
     def __init__(self, task):
-        self.run = SimpleNamespace(task=task)
+        self.run, self.facts = SimpleNamespace(task=task), SimpleNamespace(dataset=SimpleNamespace(maze=None))
 
     def act(self, obs, goal, draw):
         way = goal - obs

@@ -124,7 +124,7 @@ MISTAKES = {
     "data import own.npz --out made --key observations=state": "state",
     "data import own.npz": "missing: --out",
     "data generate cube-singel-play-v0 --episodes 1 --out made": "unknown task 'cube-singel-play-v0'",
-    "data generate antmaze-large-navigate-v0 --episodes 1 --out made": "--expert",
+    "data generate humanoidmaze-large-navigate-v0 --episodes 1 --out made": "--expert",
     f"data generate {TASK} --out made": "missing: --episodes",
     f"data generate {TASK} --episodes 0 --out made": "episodes",
     "data fetch cube": "unknown task 'cube'",

@@ -132,7 +132,7 @@ def data_places(root: Path) -> list[Place]:
     file = data / f"{tiny.TASK}.npz"
     files = DatasetFiles.holding(file)
     facts = {file.name: origin.FileFacts(episodes=12, rows=492, sha256=None, arrays={"observations": "ab"})}
-    plan = generate._plan(tiny.TASK, 3, 0, 41, None, None)[0]
+    plan = generate._plan(tiny.TASK, 3, 0, 41, None, None, None)[0]
     bounds = origin.ActionRange((-1.0, -1.0), (1.0, 1.0))
     full = origin.Origin(
         task=tiny.TASK, source="generated", collector="oracle", seed=0, versions={"mujoco": "3.3.0"}, shadow_size=512,

@@ -118,7 +118,7 @@ def turned(w: Array) -> Array:
     return w[::-1, ::-1].swapaxes(2, 3)
 
 
-def ops_for(shapes: Sequence[tuple[int, ...]], bf16: bool) -> Ops | None:
+def ops_for(shapes: Sequence[tuple[Any, ...]], bf16: bool) -> Ops | None:
     """The kernels for batches of images of these shapes (B, H, W, C), or None where they cannot be used. The numbers of
     rows are looked at last: in exports they are open."""
     if (

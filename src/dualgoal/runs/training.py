@@ -120,7 +120,7 @@ def train(
     say: Say = (lambda text: None) if quiet else warn
     training, validation = datasets or load_data(run.task, data_path, say)
     facts = describe(run, training, evaluator.goals if evaluator else None)
-    if evaluator is None and facts.dataset.maze is None:
+    if evaluator is None and env is None and facts.dataset.maze is None:
         require_env(run, may_be_own=False)
     if evaluator is None and run.eval_steps:
         facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training, validation))
