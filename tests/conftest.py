@@ -92,3 +92,11 @@ def one_program():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "TrainingLoop", functools.cache(training.TrainingLoop))
         yield
+
+
+@pytest.fixture(autouse=True)
+def short_walks(request, monkeypatch):
+    """A report of a point maze walks hundreds of paths. test_explorer and test_demo are about them; elsewhere a few
+    steps of each will do."""
+    if request.path.stem not in ("test_explorer", "test_demo"):
+        monkeypatch.setattr("dualgoal.report.paths.STEPS", 4)

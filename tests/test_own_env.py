@@ -15,6 +15,7 @@ from dualgoal.envs import own, registry
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
 from dualgoal.runs import config, training, world
+from dualgoal.runs.episodes import play
 
 
 class Line(gymnasium.Env):
@@ -99,6 +100,25 @@ def test_episodes_have_a_limit():
     assert [env.step(np.zeros(1))[3] for _ in range(5)] == [False] * 4 + [True]
     with pytest.raises(UserError, match="how long an episode lasts; give --max-steps"):
         own.OwnEnv(Line(), terms(max_steps=None))
+
+
+class Drawn(Line):
+    """The same with pictures: a bright column where the point is."""
+
+    def render(self):
+        picture = np.zeros((8, 19, 3), np.uint8)
+        picture[:, int(np.clip(round(self.x) + 9, 0, 18))] = 255
+        return picture
+
+
+def test_films_show_an_own_environment():
+    film = []
+    act = lambda obs, goals, ids, step: np.ones((len(obs), 1), np.float32)
+    (episode,) = play([own.OwnEnv(Drawn(), TERMS)], act, 1, first=0, count=1, film=film)
+    places = [int(picture[0].argmax(axis=0)[0]) for picture in film]
+    assert len(film) == episode.length + 1 and places[-1] - places[0] == episode.length, "one place further each step"
+    with pytest.raises(UserError, match="render.. gives no picture"):
+        play([own.OwnEnv(Line(), TERMS)], act, 1, first=0, count=1, film=[])
 
 
 def test_listed_goals_are_told_to_the_environment():
