@@ -13,10 +13,9 @@ import time
 import pytest
 import tyro
 
+from calls import configured, parsed, said
 from dualgoal import registry
-from dualgoal.cli import parsing
 from dualgoal.cli.main import VERBS, explain, main
-from dualgoal.cli.train import Train
 from dualgoal.errors import UserError
 from dualgoal.paper import settings
 from tiny import TASK, dualgoal, flags, make_data, tiny_run, untrained
@@ -25,20 +24,6 @@ from tiny import TASK, dualgoal, flags, make_data, tiny_run, untrained
 def plain(box):
     """The text in tyro's frames."""
     return " ".join(box.replace("│", " ").split())
-
-
-def said(capsys, *words):
-    status = main(list(words))
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
-def parsed(*words):
-    return parsing.parse(Train, words, "dualgoal train", "", Train.defaults(words))
-
-
-def configured(*words):
-    return parsed(*words).configuration
 
 
 def test_usage_names_every_verb_and_imports_nothing_heavy():

@@ -7,29 +7,16 @@ import tomllib
 
 import pytest
 
+from calls import configured, parsed, said
 from dualgoal.algos import ALGOS
-from dualgoal.cli import completion, parsing, run_file
-from dualgoal.cli.main import VERBS, main
+from dualgoal.cli import completion, run_file
+from dualgoal.cli.main import VERBS
 from dualgoal.cli.train import Train
 from dualgoal.errors import UserError
 from dualgoal.paper import settings
 from dualgoal.reps import REPS
 from dualgoal.runs import directory
 from tiny import TASK, make_data, tiny_run, untrained
-
-
-def said(capsys, *words):
-    status = main(list(words))
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
-def parsed(*words):
-    return parsing.parse(Train, words, "dualgoal train", "", Train.defaults(words))
-
-
-def configured(*words):
-    return parsed(*words).configuration
 
 
 @pytest.fixture
