@@ -131,8 +131,7 @@ def test_density_of_squashed_samples():
 
 def test_each_loss_trains_its_own_part():
     """With one transition the critic's target, the policy's loss and the weight's loss can be worked out apart."""
-    options = {f.name: getattr(RECIPE, f.name) for f in dataclasses.fields(SAC) if hasattr(RECIPE, f.name)}
-    sac, rng = SAC(4, 2, **options), np.random.default_rng(0)
+    sac, rng = SAC(RECIPE, 4, 2), np.random.default_rng(0)
     state = jax.jit(sac.init)(jax.random.key(0))  # compiled already, for the runs above
     batch, noise = rng.standard_normal((4, sac.row), np.float32), rng.standard_normal((8, 2), np.float32)
     batch[:, -1] = 1.0, 0.0, 1.0, 1.0

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from dualgoal.experts.recipe import Recipe
 from dualgoal.fast import adam
 from dualgoal.interface import Spec
 from dualgoal.nets.heads import MEMBERS, MLP, Linear, glorot
@@ -63,22 +64,11 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class SAC:
-    """Soft actor-critic and its options, for observations and actions of given sizes."""
+    """Soft actor-critic by a recipe, for observations and actions of given sizes."""
 
+    recipe: Recipe
     observation_size: int
     action_size: int
-    hidden: tuple[int, ...] = (256, 256)
-    """Widths of the critic's hidden layers."""
-    policy_hidden: tuple[int, ...] = (256, 256)
-    """Widths of the policy's hidden layers."""
-    norm: bool = False
-    """LayerNorm in the critic."""
-    pessimistic: bool = True
-    """Bootstrap from the smaller of the two critics, else from their mean."""
-    batch_size: int = 256
-    lr: float = 1e-4
-    discount: float = 0.99
-    tau: float = 0.005
 
     @property
     def row(self) -> int:
@@ -89,8 +79,8 @@ class SAC:
         k1, k2 = random.split(key)
         spec = Spec((self.observation_size,), self.action_size)
         inputs = self.observation_size + self.action_size
-        critic = MLP(k2, inputs, self.hidden, 1, spec, MEMBERS, self.norm)
-        params = Params(Policy(k1, spec, self.policy_hidden), critic, jnp.zeros(()))
+        critic = MLP(k2, inputs, self.recipe.hidden, 1, spec, MEMBERS, self.recipe.norm)
+        params = Params(Policy(k1, spec, self.recipe.policy_hidden), critic, jnp.zeros(()))
         return State(params, jax.tree.map(jnp.copy, critic), adam.init(params))
 
     def losses(self, params: Params, target: MLP, batch: Array, noise: Array) -> tuple[Array, dict[str, Array]]:
@@ -103,7 +93,7 @@ class SAC:
         alpha = jnp.exp(params.log_alpha)
         bootstrap = self._worth(target(next_s, next_action)) - alpha * next_log_prob
         q = params.critic(s, action)[..., 0]
-        critic = critic_loss(q, jax.lax.stop_gradient(reward + self.discount * mask * bootstrap))
+        critic = critic_loss(q, jax.lax.stop_gradient(reward + self.recipe.discount * mask * bootstrap))
         worth = self._worth(jax.lax.stop_gradient(params.critic)(s, proposed))
         policy = (jax.lax.stop_gradient(alpha) * log_prob - worth).mean()
         entropy = -jax.lax.stop_gradient(log_prob).mean()
@@ -112,14 +102,15 @@ class SAC:
         return critic + policy + entropy_weight, info
 
     def _worth(self, q: Float[Array, "E B 1"]) -> Float[Array, " B"]:
-        return q[..., 0].min(axis=0) if self.pessimistic else q[..., 0].mean(axis=0)
+        return q[..., 0].min(axis=0) if self.recipe.pessimistic else q[..., 0].mean(axis=0)
 
     def update(self, state: State, batch: Array, noise: Array) -> tuple[State, dict[str, Array]]:
         """One gradient step on a batch of rows (B, row); `noise` (2B, A) is standard normal."""
         gradients, info = jax.grad(self.losses, has_aux=True)(state.params, state.target, batch, noise)
-        params, optimiser = adam.step(gradients, state.optimiser, state.params, self.lr)
+        params, optimiser = adam.step(gradients, state.optimiser, state.params, self.recipe.lr)
         # The copy follows the critic from before the step, as everywhere in this package.
-        follow = lambda new, old: self.tau * new + (1 - self.tau) * old
+        tau = self.recipe.tau
+        follow = lambda new, old: tau * new + (1 - tau) * old
         return State(params, jax.tree.map(follow, state.params.critic, state.target), optimiser), info
 
     @functools.partial(jax.jit, static_argnums=(0, 6), donate_argnums=(1, 2))
@@ -130,14 +121,15 @@ class SAC:
 
         Rows are drawn from those before the last one that was ever written: `at` counts on beyond the replay's size.
         """
-        size, count = replay.shape[0], new.shape[0]
-        replay = jax.lax.dynamic_update_slice(replay, new, (at % size, 0))
-        filled = jnp.minimum(at + count, size)
+        capacity, count = replay.shape[0], new.shape[0]
+        replay = jax.lax.dynamic_update_slice(replay, new, (at % capacity, 0))
+        filled = jnp.minimum(at + count, capacity)
         if not updates:
             return state, replay, {}
         k1, k2 = random.split(key)
-        rows = random.randint(k1, (updates, self.batch_size), 0, filled)
-        noise = random.normal(k2, (updates, 2 * self.batch_size, self.action_size))
+        size = self.recipe.batch_size
+        rows = random.randint(k1, (updates, size), 0, filled)
+        noise = random.normal(k2, (updates, 2 * size, self.action_size))
 
         def one(state: State, drawn: tuple[Array, Array]) -> tuple[State, dict[str, Array]]:
             return self.update(state, replay[drawn[0]], drawn[1])

@@ -88,8 +88,7 @@ class Session:
     def __init__(self, recipe: Recipe, folder: Path, threads: int):
         self.recipe, self.folder = recipe, folder
         self.body = BODIES[recipe.body]()
-        options = {f.name: getattr(recipe, f.name) for f in dataclasses.fields(SAC) if hasattr(recipe, f.name)}
-        self.sac = SAC(self.body.observation_size, self.body.action_size, **options)
+        self.sac = SAC(recipe, self.body.observation_size, self.body.action_size)
         self.simulator = Simulator(recipe, self.body, threads)
         self.journal: jsons.Journal[jsons.Row] = jsons.Journal(folder / METRICS, jsons.json_object, dict)
         self.key = jax.random.key(recipe.seed)
@@ -190,12 +189,9 @@ class Session:
     def _write_actor(self) -> None:
         """The policy as a file for `data generate --expert`, and how it was made."""
         skill = SKILLS[self.recipe.body].name if self.recipe.body in SKILLS else "walk"
-        arrays = {}
+        arrays: Arrays = {}
         for k, layer in enumerate(self.state.params.policy.layers):
-            arrays[f"{skill}.layers.{k}.weight"], arrays[f"{skill}.layers.{k}.bias"] = (
-                np.array(layer.w),
-                np.array(layer.b),
-            )
+            arrays |= {f"{skill}.layers.{k}.weight": np.array(layer.w), f"{skill}.layers.{k}.bias": np.array(layer.b)}
         checkpoint.write(
             self.folder / ACTOR, arrays, sealed=False, body=self.recipe.body, steps=self.step, updates=self.updates,
             seconds=round(self.elapsed, 1), **self._made_by,
