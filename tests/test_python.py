@@ -144,8 +144,9 @@ def test_rows_are_a_data_frame_where_there_is_pandas(trained, monkeypatch):
 def test_pictures_are_svg_with_a_line_per_seed(trained, tmp_path):
     run, _ = trained
     for picture in (run.plot(), run.plot("actor/loss")):
-        root = ElementTree.fromstring(picture.svg)
-        assert len(root.findall("{*}polyline")) == 2 and picture._repr_svg_() == picture._repr_html_() == picture.svg
+        texts = [element.text for element in ElementTree.fromstring(picture.svg).findall(".//{*}text")]
+        assert {"seed 0", "seed 3", run.title} <= set(texts)
+        assert picture._repr_svg_() == picture._repr_html_() == picture.svg
     assert picture.save(tmp_path / "x.svg").read_text() == picture.svg
     assert run.plot().svg in run._repr_html_() and "seed 3" in run.plot().svg
     with pytest.raises(UserError, match="has no metric 'loss' .there are: actor/loss"):

@@ -194,25 +194,23 @@ class TrainedRun(os.PathLike[str]):
 
     def plot(self, metric: str | None = None) -> Any:
         """The learning curve of each seed, or a loss such as "actor/loss", as a picture that a notebook shows."""
+        from dualgoal.paper.figures import Curve
         from dualgoal.report import plot
 
         if metric is None:
             found = self._scores()
-            lines = [
-                plot.Line(f"seed {seed}", np.array(found.steps, float), curve)
-                for seed, curve in zip(found.seeds, found.curve(), strict=True)
-            ]
-            return plot.draw(lines, title=self.title, y_label="success in %", y_range=(0.0, 100.0))
+            by_seed = zip(found.seeds, found.curve(), strict=True)
+            curves = {f"seed {seed}": Curve(np.array(found.steps), success) for seed, success in by_seed}
+            return plot.draw(curves, title=self.title, y_label="success in %", y_range=(0.0, 100.0))
         rows = [row for row in directory.inspect(self.path).metrics if row.get("split", "train") == "train"]
         names = sorted({name for row in rows for name in row} - {"step", "seed", "split"})
         if metric not in names:
             raise UserError(f"{self.path}: has no metric '{metric}' (there are: {', '.join(names) or 'none'})")
-        lines = []
+        curves = {}
         for seed in self.run.seeds:
             mine = [(row["step"], row[metric]) for row in rows if row["seed"] == seed and row.get(metric) is not None]
-            steps, values = np.array(mine, float).reshape(-1, 2).T
-            lines.append(plot.Line(f"seed {seed}", steps, values))
-        return plot.draw(lines, title=self.title, y_label=metric)
+            curves[f"seed {seed}"] = Curve(*np.array(mine, float).reshape(-1, 2).T)
+        return plot.draw(curves, title=self.title, y_label=metric)
 
     @property
     def title(self) -> str:

@@ -160,9 +160,15 @@ def line_style(number: int) -> tuple[str, tuple[float, ...]]:
 
 
 def chart_svg(
-    curves: Sequence[tuple[int, Curve]], *, name: str, y_label: str, y_range: tuple[float, float] | None = None
+    curves: Sequence[tuple[int, Curve]],
+    *,
+    name: str,
+    y_label: str,
+    y_range: tuple[float, float] | None = None,
+    title: str = "",
+    labels: Sequence[str] = (),
 ) -> str:
-    """An SVG of curves over gradient steps, each with the number of its style.
+    """An SVG of curves over gradient steps, each with the number of its style; with `labels` there is a legend.
 
     `name` makes the names inside the SVG unique in a page. Text stays text, so that it takes the font of the page. The
     size suits a phone, where a figure drawn larger would have illegible labels.
@@ -174,9 +180,14 @@ def chart_svg(
     with matplotlib.rc_context(look):
         figure = canvas(4.6, 2.7)
         axes = figure.subplots()
+        drawn = []
         for number, curve in curves:
             colour, dashes = line_style(number)
-            _plot(axes, curve, colour, linestyle=(0, dashes) if dashes else "-", linewidth=1.4, markersize=4)
+            style = {"linestyle": (0, dashes) if dashes else "-", "linewidth": 1.4, "markersize": 4}
+            drawn.append(_plot(axes, curve, colour, **style))
+        if labels:
+            axes.legend(drawn, labels, frameon=False)
+        axes.set_title(title)
         axes.set_xlim(left=0)
         axes.set_ylim(*(y_range or (None, None)))
         axes.grid(axis="y")
