@@ -1,5 +1,6 @@
 """The representations one by one: how embeddings become values, and what each option changes (sections 3.3 and 4)."""
 
+import dataclasses
 import typing
 
 import jax
@@ -15,7 +16,7 @@ from dualgoal import losses
 from dualgoal.agent import Agent, only
 from dualgoal.algos import GCIVL, NoAlgorithm
 from dualgoal.errors import UserError
-from dualgoal.interface import Batch, Goals, Routes, Spec, with_options
+from dualgoal.interface import Batch, Goals, Routes, Spec
 from dualgoal.reps import BYOL, REPS, TRA, VIB, VIP, Dual, aggregation
 from dualgoal.streams import FUTURE_GOALS, Window
 
@@ -128,7 +129,7 @@ def test_the_continuity_penalty_by_hand():
 @pytest.mark.parametrize("learner", ["iql", "ivl"])
 def test_the_continuity_penalty_is_added_with_its_weight(learner):
     plain = dual(learner=learner, aggregation="asymmetric")
-    held = with_options(plain, continuity=5.0)
+    held = dataclasses.replace(plain, continuity=5.0)
     nets = jax.tree.map(lambda x: 5 * x, plain.init(random.key(0), SPEC))  # so that some steps are too long
     slow, batch = only(nets, plain.ema), Batch(*(points(n, 4, d) for n, d in ((1, 3), (5, 2), (7, 3))), {})
     drawn = Goals(points(9, 4, 3), jnp.array([1.0, 0.0, 0.0, 0.0]))

@@ -14,7 +14,7 @@ import math
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -170,7 +170,7 @@ class Spec:
     def __post_init__(self) -> None:
         if len(self.observation_shape) not in (1, 3):
             raise UserError(f"observation shape {self.observation_shape}: expected (D,) or (H, W, C)")
-        check_choices(self)
+        check_options(self)
         if self.pixels and self.reached_by == "state":
             raise UserError("reached_by 'state' compares vectors; image observations need 'row'")
         if not 0 < self.discount < 1:
@@ -213,7 +213,7 @@ class Representation(abc.ABC):
     goals; "early" and "late" mean that each network encodes images itself, both stacked or each by its own encoder."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_options(self)
 
     @abc.abstractmethod
     def init(self, key: PRNGKeyArray, spec: Spec) -> Nets:
@@ -264,7 +264,7 @@ class Algorithm(abc.ABC):
     """Whether it needs a z that is a vector, as it must be where z itself is predicted."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_options(self)
 
     @property
     @abc.abstractmethod
@@ -300,26 +300,31 @@ def rewards(success: Float[Array, " B"]) -> tuple[Float[Array, " B"], Float[Arra
     return success - 1, 1 - success
 
 
-Part = TypeVar("Part", bound=Representation | Algorithm)
+class Limit(NamedTuple):
+    """What the value of an option must satisfy, as a part of its type."""
+
+    words: str
+    holds: Callable[[float], bool]
 
 
-def with_options(part: Part, **options: Any) -> Part:
-    """The same representation or algorithm with other options."""
-    return dataclasses.replace(part, **options)
-
+AtLeastOne = Annotated[int, Limit("at least 1", lambda n: n >= 1)]
+Expectile = Annotated[float, Limit("a number between 0 and 1, both excluded", lambda x: 0 < x < 1)]
+Weight = Annotated[float, Limit("a number that is not negative", lambda x: x >= 0)]
 
 SIZES = ("hidden", "dim", "latent", "flow_steps")
 WIDEST = 1 << 20  # of a layer or a vector
 
 
-def check_choices(options: Any) -> None:
-    """Refuse a value that is not among the choices of a `Literal` field, a number that is not finite, and a size that
-    no network can have."""
-    types = typing.get_type_hints(type(options))
+def check_options(options: Any) -> None:
+    """Refuse a value that is not among the choices of a `Literal` field or does not satisfy a `Limit`, a number that is
+    not finite, and a size that no network can have."""
+    types = typing.get_type_hints(type(options), include_extras=True)
     for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if typing.get_origin(types[field.name]) is Literal and value not in typing.get_args(types[field.name]):
-            raise unknown(field.name, str(value), typing.get_args(types[field.name]))
+        value, kind, limits = getattr(options, field.name), types[field.name], ()
+        if typing.get_origin(kind) is Annotated:
+            kind, *limits = typing.get_args(kind)
+        if typing.get_origin(kind) is Literal and value not in typing.get_args(kind):
+            raise unknown(field.name, str(value), typing.get_args(kind))
         if field.name == "hidden" and value == ():
             raise UserError("hidden is empty; expected the width of one layer or more")
         for number in value if isinstance(value, tuple) else (value,):
@@ -327,15 +332,6 @@ def check_choices(options: Any) -> None:
                 raise UserError(f"{field.name} is {number}; expected a finite number")
             if field.name in SIZES and not 1 <= number <= WIDEST:
                 raise UserError(f"{field.name} is {number}; expected a whole number from 1 to {WIDEST:,}")
-
-
-def check_expectile(value: float) -> None:
-    """Refuse an expectile outside the open interval (0, 1)."""
-    if not 0 < value < 1:
-        raise UserError(f"expectile is {value}; expected a number between 0 and 1, both excluded")
-
-
-def check_weight(name: str, value: float) -> None:
-    """Refuse a negative or infinite weight of a loss."""
-    if not 0 <= value < float("inf"):
-        raise UserError(f"{name} is {value}; expected a number that is not negative")
+        for limit in limits:
+            if isinstance(limit, Limit) and not limit.holds(value):
+                raise UserError(f"{field.name} is {value}; expected {limit.words}")

@@ -22,16 +22,6 @@ BASES: dict[Kind, type] = {"rep": Representation, "algo": Algorithm}
 BUILT_IN: dict[Kind, dict[str, Any]] = {"rep": REPS, "algo": ALGOS}
 
 
-def reps() -> dict[str, type[Representation]]:
-    """The representations that have a name here."""
-    return {name: part("rep", name) for name in names("rep")}
-
-
-def algos() -> dict[str, type[Algorithm]]:
-    """The algorithms that have a name here."""
-    return {name: part("algo", name) for name in names("algo")}
-
-
 def names(kind: Kind) -> list[str]:
     """The names of all parts of this package and of installed packages."""
     return [*BUILT_IN[kind], *(name for name in _offered(kind) if name not in BUILT_IN[kind])]

@@ -14,7 +14,7 @@ from jax import random
 from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
 from dualgoal.errors import UserError
-from dualgoal.interface import Frames, Goals, Stream, check_choices
+from dualgoal.interface import Frames, Goals, Stream, check_options
 from dualgoal.nets.augment import PAD, shift
 
 Rows = Int[Array, " B"]
@@ -39,8 +39,24 @@ class Sampled(NamedTuple):
     last: Rows
 
 
+class GoalStream(Stream):
+    """A stream that draws one goal for every transition."""
+
+    def observe(self, data: Transitions, at: Sampled, rows: Rows, reached_by: str) -> Goals:
+        """The goals in these rows, and which transitions start at theirs: in the same row, or in an equal state (where
+        goals are not observations: in one that attains an equal goal)."""
+        goals = data.observations if data.goals is None else data.goals
+        g, same = goals[rows], rows == at.rows
+        if reached_by == "state":
+            same = (g == goals[at.rows]).all(axis=-1)
+        return Goals(g, same.astype(jnp.float32), None if data.goals is None else data.observations[rows])
+
+    def encode(self, drawn: Goals, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Goals:
+        return drawn._replace(g=goal(drawn.g))
+
+
 @dataclass(frozen=True)
-class GoalMix(Stream):
+class GoalMix(GoalStream):
     """The paper's goal distribution (p_cur, p_geom, p_traj, p_rand): the current state, a geometrically distributed
     future state, a uniformly distributed future state, or any state of the dataset.
 
@@ -70,7 +86,7 @@ class GoalMix(Stream):
             raise UserError(f"goal mix {shares} does not sum to one; give four shares >= 0 that add up to 1")
         if self.geometric > 0 and self.uniform > 0:
             raise UserError(f"goal mix {shares} has both geometric and uniform future goals; choose one of them")
-        check_choices(self)
+        check_options(self)
 
     def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: None = None) -> Rows:
         goal = valid_rows(data, bits[0]).rows
@@ -83,19 +99,13 @@ class GoalMix(Stream):
             goal = jnp.where(unit(bits[2]) < share, future, goal)
         return jnp.where(unit(bits[3]) < self.current, at.rows, goal)
 
-    def observe(self, data: Transitions, at: Sampled, rows: Rows, reached_by: str) -> Goals:
-        return observed_goals(data, at, rows, reached_by)
-
     def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
         own = self.augment == "independent"
         return shifted(drawn, random_offsets(key, offsets.shape[0]) if own else offsets)
 
-    def encode(self, drawn: Goals, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Goals:
-        return drawn._replace(g=goal(drawn.g))
-
 
 @dataclass(frozen=True)
-class Waypoint(Stream):
+class Waypoint(GoalStream):
     """The state `steps` steps on in the same episode, but never past the goal that the role `towards` drew.
 
     Where that goal is not ahead in the same episode (a random one), or without `towards`, the episode's end is the
@@ -117,14 +127,8 @@ class Waypoint(Stream):
             limit = jnp.where(ahead, towards, at.last)
         return jnp.minimum(at.rows + self.steps, limit)
 
-    def observe(self, data: Transitions, at: Sampled, rows: Rows, reached_by: str) -> Goals:
-        return observed_goals(data, at, rows, reached_by)
-
     def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
         return shifted(drawn, offsets)
-
-    def encode(self, drawn: Goals, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Goals:
-        return drawn._replace(g=goal(drawn.g))
 
 
 @dataclass(frozen=True)
@@ -164,16 +168,6 @@ class Window(Stream):
 VALUE_GOALS = GoalMix(0.2, 0.5, 0.0, 0.3)
 FUTURE_GOALS = GoalMix(0.0, 1.0, 0.0, 0.0)
 ACTOR_GOALS = GoalMix(0.0, 0.0, 1.0, 0.0)
-
-
-def observed_goals(data: Transitions, at: Sampled, rows: Rows, reached_by: str) -> Goals:
-    """The goals in these rows, and which transitions start at theirs: in the same row, or in an equal state (where
-    goals are not observations: in one that attains an equal goal)."""
-    goals = data.observations if data.goals is None else data.goals
-    g, same = goals[rows], rows == at.rows
-    if reached_by == "state":
-        same = (g == goals[at.rows]).all(axis=-1)
-    return Goals(g, same.astype(jnp.float32), None if data.goals is None else data.observations[rows])
 
 
 def shifted(drawn: Goals, offsets: Array) -> Goals:

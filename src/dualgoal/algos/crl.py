@@ -15,7 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
 from dualgoal.algos import _actors
-from dualgoal.interface import Algorithm, Batch, Goal, GoalsByRole, Loss, Role, Spec, check_weight
+from dualgoal.interface import Algorithm, Batch, Goal, GoalsByRole, Loss, Role, Spec, Weight
 from dualgoal.nets.heads import Actor, Embedding
 from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS
 
@@ -36,7 +36,7 @@ class CRLNets(eqx.Module):
 class CRL(Algorithm):
     """Contrastive reinforcement learning, with a policy by DDPG+BC."""
 
-    alpha: float = 0.1
+    alpha: Weight = 0.1
     """Weight of behavioural cloning."""
     latent: int = 512
     """Size of the contrastive embeddings."""
@@ -47,10 +47,6 @@ class CRL(Algorithm):
     actions = frozenset({"continuous"})
     needs_blind = True
     roles = {"value": Role(FUTURE_GOALS, "value"), "actor": Role(ACTOR_GOALS, "actor")}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_weight("alpha", self.alpha)
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> CRLNets:
         k1, k2, k3 = random.split(key, 3)

@@ -34,13 +34,7 @@ class GCFBC(Algorithm):
         return GCFBCNets(Flow(key, spec, self.hidden))
 
     def losses(
-        self,
-        nets: GCFBCNets,
-        targets: GCFBCNets,
-        batch: Batch,
-        goals: GoalsByRole,
-        key: PRNGKeyArray,
-        spec: Spec,
+        self, nets: GCFBCNets, targets: GCFBCNets, batch: Batch, goals: GoalsByRole, key: PRNGKeyArray, spec: Spec
     ) -> dict[str, Loss]:
         k1, k2 = random.split(key)
         x1 = batch.a

@@ -11,18 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
 from dualgoal.algos import _actors
-from dualgoal.interface import (
-    Algorithm,
-    Batch,
-    Goal,
-    GoalsByRole,
-    Loss,
-    Role,
-    Spec,
-    check_expectile,
-    check_weight,
-    rewards,
-)
+from dualgoal.interface import Algorithm, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight, rewards
 from dualgoal.nets.heads import Actor, Value
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS
 
@@ -37,9 +26,9 @@ class GCIQLNets(eqx.Module):
 class GCIQL(Algorithm):
     """Goal-conditioned implicit Q-learning, with a policy by DDPG+BC or advantage-weighted regression."""
 
-    expectile: float = 0.9
+    expectile: Expectile = 0.9
     """Expectile of the value."""
-    alpha: float = 0.3
+    alpha: Weight = 0.3
     """ddpgbc: weight of behavioural cloning; awr: inverse temperature of the advantage weights."""
     actor: Literal["ddpgbc", "awr"] = "ddpgbc"
     """How the policy is extracted; ddpgbc needs continuous actions."""
@@ -50,11 +39,6 @@ class GCIQL(Algorithm):
     ema = ("critic",)
     learns_value = True
     roles = {"value": Role(VALUE_GOALS, "value"), "actor": Role(ACTOR_GOALS, "actor")}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_expectile(self.expectile)
-        check_weight("alpha", self.alpha)
 
     @property
     def actions(self) -> frozenset[str]:
@@ -69,13 +53,7 @@ class GCIQL(Algorithm):
         )
 
     def losses(
-        self,
-        nets: GCIQLNets,
-        targets: GCIQLNets,
-        batch: Batch,
-        goals: GoalsByRole,
-        key: PRNGKeyArray,
-        spec: Spec,
+        self, nets: GCIQLNets, targets: GCIQLNets, batch: Batch, goals: GoalsByRole, key: PRNGKeyArray, spec: Spec
     ) -> dict[str, Loss]:
         goal = goals["value"]
         r, m = rewards(goal.success)

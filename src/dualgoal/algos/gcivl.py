@@ -10,18 +10,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
 from dualgoal.algos import _actors
-from dualgoal.interface import (
-    Algorithm,
-    Batch,
-    Goal,
-    GoalsByRole,
-    Loss,
-    Role,
-    Spec,
-    check_expectile,
-    check_weight,
-    rewards,
-)
+from dualgoal.interface import Algorithm, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight, rewards
 from dualgoal.nets.heads import Actor, Value
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS
 
@@ -35,9 +24,9 @@ class GCIVLNets(eqx.Module):
 class GCIVL(Algorithm):
     """Goal-conditioned implicit value learning, with a policy by advantage-weighted regression."""
 
-    expectile: float = 0.9
+    expectile: Expectile = 0.9
     """Expectile of the value."""
-    alpha: float = 10.0
+    alpha: Weight = 10.0
     """Inverse temperature of the advantage weights."""
     direct: bool = False
     """Take the advantage from the representation's own value and learn no second one."""
@@ -46,11 +35,6 @@ class GCIVL(Algorithm):
 
     policy_network = "actor"
     actions = frozenset({"continuous", "discrete"})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_expectile(self.expectile)
-        check_weight("alpha", self.alpha)
 
     @property
     def ema(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -75,13 +59,7 @@ class GCIVL(Algorithm):
         return GCIVLNets(value, Actor(k2, spec, self.hidden))
 
     def losses(
-        self,
-        nets: GCIVLNets,
-        targets: GCIVLNets,
-        batch: Batch,
-        goals: GoalsByRole,
-        key: PRNGKeyArray,
-        spec: Spec,
+        self, nets: GCIVLNets, targets: GCIVLNets, batch: Batch, goals: GoalsByRole, key: PRNGKeyArray, spec: Spec
     ) -> dict[str, Loss]:
         value = {} if self.direct else {"value": self.value_loss(nets, targets, batch, goals["value"], spec)}
         return {**value, "actor": self.actor_loss(nets, batch, goals["actor"], spec)}

@@ -16,17 +16,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dualgoal import losses
 from dualgoal.algos import _actors
 from dualgoal.algos.gcivl import implicit_value_loss, step_advantage
-from dualgoal.errors import UserError
 from dualgoal.interface import (
     Algorithm,
+    AtLeastOne,
     Batch,
+    Expectile,
     Goal,
     GoalsByRole,
     Loss,
     Role,
     Spec,
-    check_expectile,
-    check_weight,
+    Weight,
 )
 from dualgoal.nets.heads import Actor, Value
 from dualgoal.nets.sphere import to_sphere
@@ -43,13 +43,13 @@ class HIQLNets(eqx.Module):
 class HIQL(Algorithm):
     """Hierarchical implicit Q-learning: a policy over waypoints and a policy that reaches them, from one value."""
 
-    waypoint_steps: int = 25
+    waypoint_steps: AtLeastOne = 25
     """How many steps ahead a waypoint is. OGBench: 25 in point and ant mazes, 100 for humanoids, 10 in manipulation."""
-    expectile: float = 0.7
+    expectile: Expectile = 0.7
     """Expectile of the value."""
-    alpha_low: float = 3.0
+    alpha_low: Weight = 3.0
     """Inverse temperature of the advantage weights of the low policy."""
-    alpha_high: float = 3.0
+    alpha_high: Weight = 3.0
     """Inverse temperature of the advantage weights of the high policy."""
     hidden: tuple[int, ...] = (512, 512, 512)
     """Hidden layer sizes."""
@@ -58,14 +58,6 @@ class HIQL(Algorithm):
     learns_value = True
     needs_vector = True
     actions = frozenset({"continuous", "discrete"})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_expectile(self.expectile)
-        check_weight("alpha_low", self.alpha_low)
-        check_weight("alpha_high", self.alpha_high)
-        if self.waypoint_steps < 1:
-            raise UserError(f"waypoint_steps is {self.waypoint_steps}; expected at least 1")
 
     @property
     def roles(self) -> Mapping[str, Role]:

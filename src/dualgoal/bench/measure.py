@@ -27,7 +27,7 @@ from dualgoal.bench.options import Options
 from dualgoal.bench.trace import Cost, kernels_by_kind
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
-from dualgoal.interface import Batch, Frames, Goals, Spec, Stream, with_options
+from dualgoal.interface import Batch, Frames, Goals, Spec, Stream
 from dualgoal.loop import TrainingLoop, compile_loop, over_seeds, quick_compile_options
 from dualgoal.paper import settings
 from dualgoal.sampler import shared_draws
@@ -54,7 +54,7 @@ class Case:
         """The paper's settings for this combination at this width."""
         run = settings.preset(self.task, self.rep, self.algo)
         task, hidden = tasks.get(self.task), (self.width,) * 3
-        rep = with_options(run.rep, hidden=hidden) if hasattr(run.rep, "hidden") else run.rep
+        rep = replace(run.rep, hidden=hidden) if hasattr(run.rep, "hidden") else run.rep
         spec = Spec(
             task.observation_shape,
             task.action_dim,
@@ -62,7 +62,7 @@ class Case:
             batch_size=self.batch or run.batch_size,
             precision=self.precision,
         )
-        return Agent(rep, with_options(run.algo, hidden=hidden), spec)
+        return Agent(rep, replace(run.algo, hidden=hidden), spec)
 
 
 @dataclass(frozen=True)

@@ -30,19 +30,12 @@ class List(Verb):
 
 def entries(what: What) -> list[Entry]:
     """One entry per name, as plain values."""
-    return {"reps": _reps, "algos": _algos, "tasks": _tasks, "tables": _tables}[what]()
-
-
-def _reps() -> list[Entry]:
+    if what in ("tasks", "tables"):
+        return _tasks() if what == "tasks" else _tables()
     from dualgoal import registry
 
-    return [_part(name, cls) for name, cls in registry.reps().items()]
-
-
-def _algos() -> list[Entry]:
-    from dualgoal import registry
-
-    return [_part(name, cls) for name, cls in registry.algos().items()]
+    kind: registry.Kind = "rep" if what == "reps" else "algo"
+    return [_part(name, registry.part(kind, name)) for name in registry.names(kind)]
 
 
 def _tasks() -> list[Entry]:

@@ -21,13 +21,13 @@ from dualgoal.interface import (
     ALL_LOSSES,
     Batch,
     Encoded,
+    Expectile,
     Goals,
     Loss,
     Representation,
     Routes,
     Spec,
-    check_expectile,
-    check_weight,
+    Weight,
     rewards,
 )
 from dualgoal.nets.heads import Embedding, Value, two_towers
@@ -49,7 +49,7 @@ class Dual(Representation):
 
     dim: int = 256
     """Size of the embedding."""
-    expectile: float = 0.7
+    expectile: Expectile = 0.7
     """Expectile of the value. The paper: 0.9 on navigate datasets, 0.7 on play datasets."""
     aggregation: Literal["inner", "symmetric", "asymmetric", "mrn", "iqe"] = "inner"
     """The form of f: inner product, negative distance with one or two networks, or a quasimetric (mrn, iqe)."""
@@ -61,7 +61,7 @@ class Dual(Representation):
     """Hidden layer sizes."""
     goals: GoalMix = VALUE_GOALS
     """Where the goals of its own loss come from."""
-    continuity: float = 0.0
+    continuity: Weight = 0.0
     """Weight of a penalty on values that change by more than one step's worth along a transition."""
     normalize: bool = False
     """Scale every z of N numbers to the length sqrt(N)."""
@@ -73,8 +73,6 @@ class Dual(Representation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_expectile(self.expectile)
-        check_weight("continuity", self.continuity)
         if self.continuity and self.reward == "zero_one":
             raise UserError("continuity compares values in steps; it needs the reward 'negative', not 'zero_one'")
         multiple = {"mrn": 2, "iqe": aggregation.GROUP}.get(self.aggregation, 1)

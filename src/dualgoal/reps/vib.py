@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal.interface import Encoded, Representation, Routes, Spec, check_weight
+from dualgoal.interface import Encoded, Representation, Routes, Spec, Weight
 from dualgoal.losses import gaussian_kl
 from dualgoal.nets.heads import Bottleneck
 
@@ -26,7 +26,7 @@ class VIB(Representation):
 
     dim: int = 256
     """Size of the latent."""
-    beta: float = 0.001
+    beta: Weight = 0.001
     """Weight of the KL term."""
     hidden: tuple[int, ...] = (512, 512, 512)
     """Hidden layer sizes."""
@@ -34,10 +34,6 @@ class VIB(Representation):
     """Images only: let the policy loss train the bottleneck too, as the released code does; off in the paper."""
 
     goal_network = "phi"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_weight("beta", self.beta)
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> VIBNets:
         return VIBNets(Bottleneck(key, spec, self.hidden, self.dim))
