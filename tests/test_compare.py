@@ -199,30 +199,30 @@ def test_a_record_survives_its_file(tmp_path):
     assert (back.rows, back.seeds, back.settings, back.done) == (given.rows, given.seeds, given.settings, 1000)
 
 
+ROW = {"seed": 0, "step": 5, "task": 1, "episodes": 2, "successes": 1, "length": 1}
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("[]", "not a row file"),
         ("{", "not a row file"),
-        ('{"format": 1, "table": "nope", "column": "dual", "task": "scene-play-v0"}', "unknown table"),
-        ('{"format": 1, "table": "direct"}', "no 'column'"),
-        ('{"format": 1, "table": "direct", "column": "dual", "task": "cube-single-play-v0"}', "has no task"),
-        ('{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0"}', "no 'rows'"),
-        (
-            '{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0", "rows": [{"seed": 0, '
-            '"step": 5, "task": 1, "episodes": 2, "successes": 3, "length": 1}], "seeds": [0], "steps": 5, '
-            '"episodes": 2}',
-            "row 1: 3 successes in 2 episodes",
-        ),
-        (
-            '{"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0", "rows": [], "seeds": 0}',
-            "'seeds' is '0', not list",
-        ),
+        ({"table": "nope"}, "unknown table"),
+        ({"column": "nope"}, "unknown column of direct"),
+        ({"task": "cube-single-play-v0"}, "has no task"),
+        ({"rows": {}}, "not a row file"),
+        ({"rows": [ROW | {"successes": 3}]}, "row 1: 3 successes in 2 episodes"),
+        ({"seeds": 0}, "seeds is 0; expected a list"),
+        ({"seeds": ["0"]}, 'seeds is "0"; expected a whole number'),
+        ({"column": None}, "column is null; expected a text"),
+        ({"cost": {"device": "long"}}, 'cost.device is "long"; expected a number'),
     ],
 )
 def test_a_bad_row_file_is_named_in_one_line(tmp_path, content, message):
     path = tmp_path / "x.json"
-    path.write_text(content)
+    whole = {"format": 1, "table": "direct", "column": "dual", "task": "scene-play-v0", "seeds": [0], "steps": 5}
+    whole |= {"episodes": 2, "rows": [ROW]}
+    path.write_text(content if isinstance(content, str) else json.dumps(whole | content))
     with pytest.raises(errors.UserError, match=message) as caught:
         row_files.load(path)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)

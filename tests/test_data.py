@@ -324,9 +324,9 @@ def test_a_member_cannot_claim_more_than_the_machine_has(tmp_path, monkeypatch):
 
 def test_data_of_another_task_is_noticed(tmp_path):
     path = write(tmp_path, arrays(dim=28), "cube-single-play-v0.npz")
-    with pytest.raises(UserError, match="cube-single-play-v0.npz: 'actions' have size 2 but .* takes 5"):
+    with pytest.raises(UserError, match=r"play-v0.npz: 'actions' have shape \(2,\) but those of .* have \(5,\)"):
         dataset.load(path)
-    with pytest.raises(UserError, match=r"'observations' have shape \(28,\) but scene-play-v0 gives \(40,\)"):
+    with pytest.raises(UserError, match=r"'observations' have shape \(28,\) but those of scene-play-v0 have \(40,\)"):
         dataset.load(path, "scene-play-v0")
 
 

@@ -167,10 +167,10 @@ def test_a_dry_run_says_everything_and_writes_nothing(place, capsys):
 def parameters_of(run):
     import jax
 
-    from dualgoal.runs import policy
+    from dualgoal.runs import facts, policy
 
-    sizes = {"observation_shape": (2,), "action_dim": 2, "discrete": False}
-    return jax.tree.leaves(jax.eval_shape(policy.agent_for(run, sizes).init, jax.random.key(0)).params)
+    agent = policy.agent_for(run, facts.Sizes((2,), 2, discrete=False))
+    return jax.tree.leaves(jax.eval_shape(agent.init, jax.random.key(0)).params)
 
 
 def test_a_dry_run_sees_what_is_there(place, capsys):
@@ -185,10 +185,10 @@ def test_a_dry_run_sees_what_is_there(place, capsys):
 
 def test_memory_is_that_of_the_arrays(place):
     from dualgoal.data import dataset
-    from dualgoal.runs import memory, policy
+    from dualgoal.runs import facts, memory, policy
 
     data = dataset.load(place / "data", TASK)
-    agent = policy.agent_for(tiny_run(), {"observation_shape": (2,), "action_dim": 2, "discrete": False})
+    agent = policy.agent_for(tiny_run(), facts.Sizes((2,), 2, discrete=False))
     arrays = {"observations": data.observations, "actions": data.actions}
     one, two = (memory.estimate(agent, seeds, arrays, data.episodes) for seeds in (1, 2))
     assert one.data == data.observations.nbytes + data.actions.nbytes + 2 * 4 * data.episodes

@@ -8,7 +8,7 @@ import pytest
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs
 from dualgoal.paper.tables import PlannedRun
-from dualgoal.runs import config, continuing, directory, overview, policy, training
+from dualgoal.runs import config, continuing, directory, overview, training
 from dualgoal.runs.rows import EvalRow
 from run_files import rows, write_run
 from tiny import make_data, record, tiny_run
@@ -95,23 +95,6 @@ def test_the_number_of_steps_is_not_changed_by_hand(at_once, tmp_path):
     (tmp_path / directory.CONFIG).write_text(content.replace('"steps": 80', '"steps": 90'))
     with pytest.raises(UserError, match="edited after the run began"):
         directory.read_run(tmp_path)
-
-
-def test_a_run_whose_id_included_the_steps_is_continued(folder, tmp_path, monkeypatch, at_once):
-    """As version 0.1 wrote them."""
-    with monkeypatch.context() as patch:
-        patch.setattr(config, "id_of", config.check_of)
-        train(folder, tmp_path / "a", 40)
-    file = tmp_path / "a" / directory.CONFIG
-    content = json.loads(file.read_text())
-    del content["check"]
-    file.write_text(json.dumps(content))
-    assert directory.read_run(tmp_path / "a").id != content["id"] and policy.load(tmp_path / "a").step == 40
-    train(folder, tmp_path / "a", 80)
-    assert directory.read_config(tmp_path / "a")["formerly"] == [content["id"]]
-    assert policy.load(tmp_path / "a", step=40).step == 40 and policy.load(tmp_path / "a").step == 80
-    weights = "step-000000080.safetensors"
-    assert record(tmp_path / "a")[weights] == record(at_once)[weights]
 
 
 def test_the_same_command_with_more_steps_finds_the_run(tmp_path):

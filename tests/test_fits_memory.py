@@ -27,9 +27,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def loop(data):
     run = tiny_run("dual", "gcivl", seeds=(0, 1, 2, 3))
-    return TrainingLoop(
-        policy.agent_for(run, training.describe(run, dataset.load(data, TASK)).sizes.__dict__), run.seeds
-    )
+    return TrainingLoop(policy.agent_for(run, training.describe(run, dataset.load(data, TASK)).sizes), run.seeds)
 
 
 def on_a_gpu(monkeypatch, loop, devices, **stats):

@@ -33,7 +33,7 @@ ALLOWED = {  # a folder, or a module at the top, may import itself and what stan
     "theory": "errors files imports",
     "runs": f"{METHOD} collect data envs files imports jsons machine progress workers errors",
     "experts": "interface nets fast loop runs collect files imports jsons machine progress errors",
-    "engine": "runs files jsons machine errors __init__",  # of the package: its version, compared between machines
+    "engine": "runs files imports jsons machine errors __init__",  # of the package: its version
     "paper": f"{METHOD} engine runs collect data envs files imports jsons machine progress theory errors",
     "report": "paper runs data envs files imports jsons machine errors",
     "api": "paper report runs data envs imports interface registry files errors",

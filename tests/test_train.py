@@ -51,7 +51,7 @@ def test_the_number_of_steps_in_a_chunk_changes_no_bit(folder, monkeypatch):
     monkeypatch.setattr(program_module, "compile_loop", optimised)
     run = tiny_run("dual", "gcivl")
     dataset = data.load(folder, TASK)
-    program = TrainingLoop(policy.agent_for(run, dataclasses.asdict(Sizes.of(dataset))), run.seeds)
+    program = TrainingLoop(policy.agent_for(run, Sizes.of(dataset)), run.seeds)
     rows = program.place_data(sampler.to_device(dataset))
 
     def after(chunks):
@@ -159,7 +159,7 @@ def test_interrupted_from_the_keyboard_saves_and_says_how_to_resume(folder, cach
 def train_four_seeds(folder):
     """What training comes to on the devices of this process, and what it leaves out."""
     run, dataset = tiny_run(seeds=(0, 1, 2, 3)), data.load(folder, TASK)
-    program = TrainingLoop(policy.agent_for(run, dataclasses.asdict(Sizes.of(dataset))), run.seeds)
+    program = TrainingLoop(policy.agent_for(run, Sizes.of(dataset)), run.seeds)
     rows = program.place_data(sampler.to_device(dataset))
     text = program.compile(program.init(), rows).as_text()
     text += program._measure.lower(program.init(), rows, program.keys).compile().as_text()

@@ -1,6 +1,5 @@
 """Ways out of the package: policies as ONNX and as exported files, rows with their learned distances."""
 
-import dataclasses
 import json
 
 import jax
@@ -41,7 +40,7 @@ def make_policy(rep, algo, shape=(4,), discrete=False, goal_shape=()):
     made = Run(task="x", rep=REPS[rep](**small), algo=ALGOS[algo](hidden=(8, 8), **few))
     data = facts.DataFacts(1, 1, action_range=None if discrete else UNITS)
     about = facts.RunFacts(facts.Sizes(shape, 3, discrete, goal_shape), data, {}, Hardware.here("float32"))
-    agent = policy.agent_for(made, dataclasses.asdict(about.sizes))
+    agent = policy.agent_for(made, about.sizes)
     rng = np.random.default_rng(1)  # filled by NumPy, because JAX would compile a program for each layer
     shapes = jax.eval_shape(agent.init, random.key(1)).params
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape, scale=0.2).astype(np.float32), shapes)

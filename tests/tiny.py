@@ -1,6 +1,5 @@
 """Small runs that the tests of training, evaluation and policies share: random walks, narrow networks, few steps."""
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -84,7 +83,7 @@ def untrained(path: Path, folder: Path, rep: str = "orig", algo: str = "gcbc", *
 
     run = tiny_run(rep, algo, **changes)
     facts = training.describe(run, dataset.load(folder, TASK))
-    program = TrainingLoop(policy.agent_for(run, dataclasses.asdict(facts.sizes)), run.seeds)
+    program = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
     with directory.Store(path, run, facts) as record:
         record.save(run.steps, trees.to_host(program.init()))
     return run

@@ -12,7 +12,6 @@ idle.
 """
 
 import argparse
-import dataclasses
 import json
 import os
 import signal
@@ -46,7 +45,7 @@ def run_directory(task: str, source: Path, path: Path) -> tuple[Any, Any]:
     run = settings.preset(task, "dual", "gcivl", **demo.MAZE)
     rows = dataset.load(source, task)
     facts = training.describe(run, rows)
-    program = TrainingLoop(policy.agent_for(run, dataclasses.asdict(facts.sizes)), run.seeds)
+    program = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
     with directory.Store(path, run, facts) as record:
         record.save(1, trees.to_host(program.init()))
     return program, program.place_data(sampler.to_device(rows))

@@ -5,8 +5,6 @@
 One seed and 100,000 rows; nothing is allocated.
 """
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 
@@ -27,7 +25,7 @@ CASES = [
 print("run, data and state, step estimated, step by the compiler (MiB)")
 for task, shape, rep, algo, options in CASES:
     run = settings.preset(task, rep, algo, **options)
-    agent = policy.agent_for(run, dataclasses.asdict(Sizes(shape, 5, discrete=False)))
+    agent = policy.agent_for(run, Sizes(shape, 5, discrete=False))
     kind = jnp.uint8 if len(shape) == 3 else jnp.float32
     observations = jax.ShapeDtypeStruct((ROWS, *shape), kind)
     actions = jax.ShapeDtypeStruct((ROWS, 5), jnp.float32)

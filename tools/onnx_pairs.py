@@ -8,7 +8,6 @@ policy network.
 """
 
 import argparse
-import dataclasses
 from pathlib import Path
 
 import jax
@@ -34,7 +33,7 @@ def untrained(rep: str, algo: str, shape: tuple[int, ...], discrete: bool) -> po
     run = Run(task="x", rep=REPS[rep](**small), algo=ALGOS[algo](hidden=(16, 16)))
     data = facts.DataFacts(1, 1, action_range=None if discrete else UNITS)
     about = facts.RunFacts(facts.Sizes(shape, 3, discrete), data, {}, Hardware.here("float32"))
-    agent = policy.agent_for(run, dataclasses.asdict(about.sizes))
+    agent = policy.agent_for(run, about.sizes)
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(agent.init, random.key(0)).params
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape, scale=0.2).astype(np.float32), shapes)

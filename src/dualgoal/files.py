@@ -44,9 +44,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def _full(path: Path, error: OSError) -> UserError:
-    reason = (error.strerror or str(error)).lower()
     cure = "nothing earlier is lost: make room and run the same command again"
-    return UserError(f"{path}: not written ({reason}); {cure}")
+    return UserError(f"{path}: not written ({reason(error)}); {cure}")
 
 
 # Whole files ----------------------------------------------------------------------------------------------------------
@@ -124,7 +123,7 @@ def make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be made a folder ({_reason(error)}); choose another one") from error
+        raise UserError(f"{folder}: cannot be made a folder ({reason(error)}); choose another one") from error
     return folder
 
 
@@ -152,7 +151,7 @@ def read_bytes(path: Path, limit: int, *, follow: bool = False) -> bytes:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({_reason(error)})") from error
+        raise UserError(f"{path}: cannot be read ({reason(error)})") from error
     if size > limit or len(content) > limit:
         raise UserError(f"{path}: has more than {limit / 2**20:g} MiB, too much for what it should be; restore it")
     return content
@@ -164,7 +163,7 @@ def sha256(path: Path) -> str:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({_reason(error)})") from error
+        raise UserError(f"{path}: cannot be read ({reason(error)})") from error
 
 
 def free_disk(folder: Path) -> int:
@@ -203,12 +202,13 @@ def os_errors_in_one_line(function: Callable[Given, Result]) -> Callable[Given, 
             raise
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            raise UserError(f"{where}{_reason(error)}; check the path, its permissions and the disk's space") from error
+            raise UserError(f"{where}{reason(error)}; check the path, its permissions and the disk's space") from error
 
     return call
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Why the system refused, in its own words."""
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
@@ -263,7 +263,7 @@ def _try_lock(path: Path) -> "Lock | str":
         try:
             file = open_plain(path, "a+b", buffering=0)
         except OSError as error:
-            raise UserError(f"{path}: cannot be written ({_reason(error)}); choose another folder") from error
+            raise UserError(f"{path}: cannot be written ({reason(error)}); choose another folder") from error
         try:
             _lock_file(file)
         except OSError:

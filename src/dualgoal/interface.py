@@ -320,9 +320,8 @@ def check_options(options: Any) -> None:
     not finite, and a size that no network can have."""
     types = typing.get_type_hints(type(options), include_extras=True)
     for field in dataclasses.fields(options):
-        value, kind, limits = getattr(options, field.name), types[field.name], ()
-        if typing.get_origin(kind) is Annotated:
-            kind, *limits = typing.get_args(kind)
+        value, kind = getattr(options, field.name), types[field.name]
+        kind, *limits = typing.get_args(kind) if typing.get_origin(kind) is Annotated else (kind,)
         if typing.get_origin(kind) is Literal and value not in typing.get_args(kind):
             raise unknown(field.name, str(value), typing.get_args(kind))
         if field.name == "hidden" and value == ():

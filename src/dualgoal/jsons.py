@@ -197,7 +197,7 @@ class Journal(Generic[T]):
         try:
             return files.open_plain(self.path, "a+b", buffering=0)
         except OSError as error:
-            raise UserError(f"{self.path}: cannot be written ({(error.strerror or str(error)).lower()})") from error
+            raise UserError(f"{self.path}: cannot be written ({files.reason(error)})") from error
 
     def append(self, rows: Iterable[T]) -> None:
         """Add rows with one write, so that a kill leaves at most one incomplete line."""
@@ -263,14 +263,25 @@ def typed(value: Any, kind: Any, where: str) -> Any:
     raise UserError(f"{where} is {json.dumps(value)[:60]}; expected {_in_words(kind)}")
 
 
+def typed_file(value: Any, kind: Any, where: str, cure: str) -> Any:
+    """`typed` for the content of the file `where`: an error names the file and the field, and says what to do."""
+    try:
+        return typed(value, kind, "")
+    except UserError as problem:
+        raise UserError(f"{where}: {str(problem).lstrip('. ')}; {cure}") from problem
+
+
 def _typed_fields(value: dict[str, Any], kind: Any, where: str) -> Any:
     types, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
-    for field in fields:
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and field.name not in value:
-            raise UserError(f"{where}.{field.name} is missing")
+    if missing := [field.name for field in fields if required(field) and field.name not in value]:
+        raise UserError(f"{where}.{missing[0]} is missing")
     present = [field.name for field in fields if field.name in value]
     return kind(**{name: typed(value[name], types[name], f"{where}.{name}") for name in present})
+
+
+def required(field: "dataclasses.Field[Any]") -> bool:
+    """Whether a field of a dataclass has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _in_words(kind: Any) -> str:

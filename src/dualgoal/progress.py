@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from html import escape
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Group
 from rich.live import Live
@@ -65,10 +65,11 @@ def downloaded() -> tuple[ProgressColumn, ...]:
     return DownloadColumn(), TransferSpeedColumn()
 
 
-class Display(Protocol):
-    """Shows a training run."""
+class Display:
+    """Shows a training run. This one shows nothing but warnings; the others add what suits where the output goes."""
 
-    def say(self, text: str) -> None: ...
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr)
 
     def advance(self, step: int, busy: str = "") -> None: ...
 
@@ -76,7 +77,6 @@ class Display(Protocol):
 
     def success(self, step: int, percent: Mapping[int, float]) -> None:
         """Success by seed of the evaluation at `step`."""
-        ...
 
     def close(self) -> None: ...
 
@@ -84,7 +84,7 @@ class Display(Protocol):
 def display(title: str, step: int, total: int, quiet: bool = False) -> Display:
     """The display that suits where the output goes."""
     if quiet:
-        return Quiet()
+        return Display()
     if in_notebook():
         return Notebook(title, step, total)
     return Terminal(title, step, total) if sys.stdout.isatty() else Lines(step, total)
@@ -96,22 +96,7 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-class Quiet:
-    """Nothing but warnings."""
-
-    def say(self, text: str) -> None:
-        print(text, file=sys.stderr)
-
-    def advance(self, step: int, busy: str = "") -> None: ...
-
-    def losses(self, values: Mapping[str, Any]) -> None: ...
-
-    def success(self, step: int, percent: Mapping[int, float]) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Lines:
+class Lines(Display):
     """A line every few seconds, for logs and pipes."""
 
     def __init__(self, step: int, total: int, every: float = 10.0):
@@ -128,15 +113,11 @@ class Lines:
             self._next = time.monotonic() + self._every
             self.say(f"{_in_words(task)}  {busy}".rstrip())
 
-    def losses(self, values: Mapping[str, Any]) -> None: ...
-
     def success(self, step: int, percent: Mapping[int, float]) -> None:
         self.say(_success(step, percent))
 
-    def close(self) -> None: ...
 
-
-class Terminal:
+class Terminal(Display):
     """A bar, the losses of the first seed and the last success of each, redrawn in place."""
 
     def __init__(self, title: str, step: int, total: int):
@@ -169,7 +150,7 @@ class Terminal:
         self._live.stop()
 
 
-class Notebook:
+class Notebook(Display):
     """A bar, the losses and the success of each evaluation, in one output that is drawn again in place."""
 
     def __init__(self, title: str, step: int, total: int, every: float = 0.5):

@@ -1,6 +1,7 @@
 """What is damaged, and who reads it: every kind of file that the program reads, with everything that reads it."""
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -91,7 +92,7 @@ def run_places(root: Path) -> list[Place]:
             beside.write_text(json.dumps(known | {"sha256": hashlib.sha256(content).hexdigest()}))
 
     report = lambda: page.build([run], title="t", explore=True) if random.random() < 0.02 else None
-    glance = lambda: overview.text([overview.look(run)]) + json.dumps(overview.to_json([overview.look(run)]))
+    glance = lambda: overview.text([overview.look(run)]) + json.dumps(dataclasses.asdict(overview.look(run)))
     look = [lambda: directory.inspect(run), lambda: reader.read(run), lambda: policy.load(run), glance, resume, report]
     cells = [table, lambda: collect() if random.random() < 0.1 else None]
     beside = root / "policy.json"

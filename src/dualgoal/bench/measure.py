@@ -30,7 +30,7 @@ from dualgoal.errors import UserError
 from dualgoal.interface import Batch, Frames, Goals, Spec, Stream
 from dualgoal.loop import TrainingLoop, compile_loop, over_seeds, quick_compile_options
 from dualgoal.paper import settings
-from dualgoal.sampler import shared_draws
+from dualgoal.sampler import shared_draws, to_device
 from dualgoal.streams import GoalMix, Transitions, Window
 
 ROWS_PIXELS = 20_000  # a full pixel set is 12 GB; drawing rows costs the same from a smaller one
@@ -53,8 +53,8 @@ class Case:
     def agent(self) -> Agent:
         """The paper's settings for this combination at this width."""
         run = settings.preset(self.task, self.rep, self.algo)
-        task, hidden = tasks.get(self.task), (self.width,) * 3
-        rep = replace(run.rep, hidden=hidden) if hasattr(run.rep, "hidden") else run.rep
+        task, hidden = tasks.get(self.task), {"hidden": (self.width,) * 3}
+        rep = replace(run.rep, **hidden) if hasattr(run.rep, "hidden") else run.rep
         spec = Spec(
             task.observation_shape,
             task.action_dim,
@@ -62,21 +62,12 @@ class Case:
             batch_size=self.batch or run.batch_size,
             precision=self.precision,
         )
-        return Agent(rep, replace(run.algo, hidden=hidden), spec)
-
-
-@dataclass(frozen=True)
-class Host:
-    """Random rows of a task's sizes, in memory."""
-
-    observations: np.ndarray
-    actions: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
+        return Agent(rep, replace(run.algo, **hidden), spec)
 
 
 @functools.cache
-def rows_of(task: str) -> Host:
+def rows_of(task: str) -> Transitions:
+    """Random rows of a task's sizes, in memory."""
     facts, rng = tasks.get(task), np.random.default_rng(0)
     length = facts.rows_per_episode
     count = (ROWS_PIXELS // length if facts.pixels else facts.episodes) * length
@@ -85,14 +76,14 @@ def rows_of(task: str) -> Host:
     observations = rng.integers(0, 256, shape, dtype=np.uint8) if facts.pixels else draw()
     actions = rng.uniform(-1, 1, (count, facts.action_dim)).astype(np.float32)
     starts = np.arange(0, count, length)
-    return Host(observations, actions, starts, starts + length - 1)
+    return Transitions(observations, actions, starts, starts + length - 1)  # type: ignore[arg-type]
 
 
-def host_batch(host: Host, streams: dict[str, Stream], spec: Spec, rng: np.random.Generator) -> Batch:
+def host_batch(host: Transitions, streams: dict[str, Stream], spec: Spec, rng: np.random.Generator) -> Batch:
     """A batch as the reference draws it: NumPy, one stream after the other, copies of the selected rows."""
     size, length = spec.batch_size, int(host.ends[0] + 1)
 
-    def valid() -> np.ndarray:
+    def valid() -> Any:
         e = rng.integers(len(host.starts), size=size)
         return host.starts[e] + rng.integers(length - 1, size=size)
 
@@ -137,7 +128,7 @@ def per_step(loops: Mapping[str, Advance], seconds: float) -> dict[str, float]:
     return {name: min(times[name] for times in rounds) for name in loops}
 
 
-def baseline_of(agent: Agent, host: Host) -> Advance:
+def baseline_of(agent: Agent, host: Transitions) -> Advance:
     """The loop of the released code, for one seed."""
     step = jax.jit(agent.update_on, donate_argnums=0)
     init = jax.jit(agent.init, compiler_options=quick_compile_options())
@@ -256,9 +247,7 @@ class Row:
 
 def time_case(case: Case, options: Options, baseline: Advance | None = None, trace: Path | None = None) -> Row:
     """Compile and time one case, together with the baseline if there is one."""
-    agent, host = case.agent(), rows_of(case.task)
-    index = (jnp.asarray(host.starts, jnp.int32), jnp.asarray(host.ends, jnp.int32))
-    data = Transitions(jnp.asarray(host.observations), jnp.asarray(host.actions), *index)
+    agent, data = case.agent(), to_device(rows_of(case.task))
     program = TrainingLoop(agent, tuple(range(case.seeds)))
     state, placed = program.init(), program.place_data(data)
     jax.block_until_ready(state)

@@ -1,7 +1,9 @@
 """Commands for many runs: carry out a sweep, see how runs are getting on, compute how long tables take."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +14,7 @@ from dualgoal.cli.verb import Verb, show
 from dualgoal.errors import UserError
 
 if TYPE_CHECKING:
-    from dualgoal.paper.jobs import Means
+    from dualgoal.paper.jobs import Job, Means
 
 ON_HELP = "Where the runs are trained: here, ray, ray:HOST:PORT or slurm (see docs/cluster.md)."
 On = Annotated[str, arg(metavar="here|ray[:ADDRESS]|slurm", help=ON_HELP)]
@@ -54,10 +56,18 @@ class ManyRuns(Verb):
         placement = Placement(self.gpus, self.cpus, self.slurm)
         return Means(self.on, placement, self.data, self.workers, self.quiet)
 
-    def say(self, text: str) -> None:
-        """Print an event, but not between the JSON."""
-        if not self.json:
-            print(text)
+    def carry_out(self, what: object, plan: Callable[[], "list[Job]"], do: Callable[..., Any]) -> None:
+        """List the planned runs, or do them and print what came out; `what` names them in messages."""
+        from dualgoal.paper import jobs
+
+        means = self.means
+        if self.dry_run:
+            show([job.to_dict() for job in plan()], self.json, jobs.text)
+            return
+        done = do(out=self.out, means=means, say=(lambda text: None) if self.json else print)
+        print(done.json if self.json else done.text)
+        if done.problems:
+            raise UserError(f"{len(done.problems)} runs of {what} failed; the first: {done.problems[0]}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,16 +79,9 @@ class Sweep(ManyRuns):
     """Lists of tasks, reps, algos and seeds, [options] of all runs, and a [grid] of options to combine."""
 
     def run(self) -> None:
-        from dualgoal.paper import jobs, sweep
+        from dualgoal.paper import sweep
 
-        means = self.means
-        if self.dry_run:
-            show([job.to_dict() for job in sweep.plan(self.file, self.out)], self.json, jobs.text)
-            return
-        done = sweep.carry_out(self.file, out=self.out, means=means, say=self.say)
-        print(done.json if self.json else done.text)
-        if done.problems:
-            raise UserError(f"{len(done.problems)} runs of {self.file} failed; the first: {done.problems[0]}")
+        self.carry_out(self.file, lambda: sweep.plan(self.file, self.out), partial(sweep.carry_out, self.file))
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Runs(Verb):
         if not self.watch:
             from dualgoal.runs import overview
 
-            show(overview.to_json(self._lines()) if self.json else self._lines(), self.json, overview.text)
+            show([asdict(line) for line in self._lines()] if self.json else self._lines(), self.json, overview.text)
             return
         self._watch()
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from dualgoal import imports, machine
 from dualgoal.cli.verb import Verb, show
+from dualgoal.envs.versions import SIMULATORS
 from dualgoal.errors import UserError
 
 GIB = 2**30
-SIMULATORS = ("mujoco", "ogbench")  # in `versions`; the extra ogbench installs them
 _EXTRAS = {
     "tensorboardX": "track", "wandb": "track", "minari": "minari", "imageio-ffmpeg": "video",
 }  # package: extra that installs it  # fmt: skip

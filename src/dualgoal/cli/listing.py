@@ -42,8 +42,9 @@ def _tasks() -> list[Entry]:
     from dualgoal.envs import tasks
     from dualgoal.paper import settings
 
-    names = (*tasks.TASKS, *tasks.ORACLE_TASKS)
-    return [asdict(tasks.get(name)) | asdict(settings.task_settings(name)) for name in names]
+    found = [tasks.get(name) for name in (*tasks.TASKS, *tasks.ORACLE_TASKS)]
+    derived = lambda task: {name: getattr(task, name) for name in ("family", "pixels", "needs_expert")}
+    return [asdict(task) | derived(task) | asdict(settings.task_settings(task.name)) for task in found]
 
 
 def _tables() -> list[Entry]:

@@ -1,6 +1,7 @@
 """Commands about runs that exist, and about the paper's tables: evaluate, report, export, reproduce, collect."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,6 @@ from tyro.conf import Positional, arg
 from dualgoal.cli.cluster import ManyRuns
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
-from dualgoal.errors import UserError
 from dualgoal.machine import PrecisionOption
 
 
@@ -168,19 +168,13 @@ class Reproduce(ManyRuns):
     """Precision of matrix products. auto: bf16 for state observations on a GPU that supports it, else float32."""
 
     def run(self) -> None:
-        from dualgoal.paper import jobs, reproduce
+        from dualgoal.paper import reproduce
 
-        means = self.means
         part: dict[str, Any] = {"tasks": self.tasks or None, "reps": self.reps or None, "seeds": self.seeds or None}
         part |= {"steps": self.steps, "precision": self.precision}
         part |= {} if self.episodes is None else {"episodes": self.episodes}
-        if self.dry_run:
-            show(reproduce.dry_run(self.table, out=self.out, **part), self.json, jobs.text)
-            return
-        done = reproduce.carry_out(self.table, out=self.out, means=means, say=self.say, **part)
-        print(done.json if self.json else done.text)
-        if done.problems:
-            raise UserError(f"{len(done.problems)} runs of {self.table} failed; the first: {done.problems[0]}")
+        plan = lambda: reproduce.plan(self.table, out=self.out, **part)
+        self.carry_out(self.table, plan, partial(reproduce.carry_out, self.table, **part))
 
 
 @dataclass(frozen=True)

@@ -141,13 +141,10 @@ def fits_task(name: str, task: str, observation_shape: tuple[int, ...], action_d
     known = TASKS.get(plain(task))
     if known is None:
         return
-    if observation_shape != known.observation_shape:
-        raise UserError(
-            f"{name}: 'observations' have shape {observation_shape} but {task} gives {known.observation_shape}; "
-            "is this another task's data?"
-        )
-    if action_dim != known.action_dim:
-        raise UserError(
-            f"{name}: 'actions' have size {action_dim} but {task} takes {known.action_dim}; "
-            "is this another task's data?"
-        )
+    for key, found, wanted in (
+        ("observations", observation_shape, known.observation_shape),
+        ("actions", (action_dim,), (known.action_dim,)),
+    ):
+        if found != wanted:
+            whose = f"those of {task} have {wanted}"
+            raise UserError(f"{name}: '{key}' have shape {found} but {whose}; is this another task's data?")

@@ -66,11 +66,10 @@ class Dataset:
         (10, 2, (2,))
         """
         from dualgoal.data import importing
+        from dualgoal.data.goals import GoalSpace
 
-        arrays, known = importing.gather(
-            episodes, observation_keys=observation_keys, scale_actions=scale_actions, goal_dims=goal_dims,
-            goal_keys=goal_keys, goal_function=goal_function,
-        )  # fmt: skip
+        space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
+        arrays, known = importing.gather(episodes, space, observation_keys, scale_actions)
         return cls(**arrays, task=task, provenance=known.facts())
 
     @cached_property

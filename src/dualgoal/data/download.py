@@ -150,7 +150,7 @@ def _complete(url: str, partial: Path, report: Update) -> None:
 
 
 def _restart_if_longer(error: urllib.error.HTTPError, partial: Path, have: int) -> None:
-    total = _total(error.headers.get("Content-Range"))
+    total = _total(error.headers)
     if not have:
         raise _Failed("HTTP 416") from error
     if total is not None and total != have:
@@ -166,7 +166,7 @@ def _continue(url: str, partial: Path, have: int, report: Update) -> bool:
     most = _largest(partial)
     with _Watch() as watch, watch.open(request) as answer:
         resumed = answer.status == 206
-        total = _total(answer.headers.get("Content-Range")) if resumed else _length(answer)
+        total = _total(answer.headers) if resumed else _number(answer.headers.get("Content-Length"))
         at = have if resumed else 0  # a server without ranges sends everything again
         if (total or 0) > most:
             raise _Failed(f"it announces {total} bytes, more than the {most} that the file can have")
@@ -184,13 +184,9 @@ def _continue(url: str, partial: Path, have: int, report: Update) -> bool:
     return total is None or at >= total
 
 
-def _length(answer: Any) -> int | None:
-    return _number(answer.headers.get("Content-Length"))
-
-
-def _total(content_range: str | None) -> int | None:
-    """The size of the whole file out of `bytes 10-99/100`."""
-    return _number((content_range or "").rpartition("/")[2])
+def _total(headers: Any) -> int | None:
+    """The size of the whole file out of `Content-Range: bytes 10-99/100`."""
+    return _number((headers.get("Content-Range") or "").rpartition("/")[2])
 
 
 def _number(text: str | None) -> int | None:
@@ -271,18 +267,13 @@ def _check(file: Path) -> None:
     try:
         with npz.Archive(partial) as archive:
             checks.members(archive)
-            _check_task(file, archive)
+            observations, actions = (archive.members[key].shape for key in ("observations", "actions"))
+            task = DatasetFiles.holding(file).name  # so that another task's file does not get this one's name
+            checks.fits_task(file.name, task, observations[1:], actions[1] if len(actions) == 2 else 0)
             archive.verify()  # a resumed file may be stitched from two mirrors
     except UserError as problem:
         partial.unlink(missing_ok=True)
         raise _Failed(f"it is not a dataset ({problem}); discarded") from problem
-
-
-def _check_task(file: Path, archive: npz.Archive) -> None:
-    """The sizes of the task, so that another task's file does not get this one's name."""
-    observations, actions = (archive.members[key].shape for key in ("observations", "actions"))
-    task = DatasetFiles.holding(file).name
-    checks.fits_task(file.name, task, observations[1:], actions[1] if len(actions) == 2 else 0)
 
 
 def known_digest(file: Path) -> str | None:

@@ -15,6 +15,8 @@ def one_line(
         yield
     except UserError:
         raise
+    except PermissionError as problem:
+        raise UserError(f"{name}: cannot be read (permission denied); change its permissions") from problem
     except Exception as problem:
         reason = " ".join(str(problem).split())[:160] or type(problem).__name__
         raise UserError(f"{name}: {what} ({reason}); {advice}") from problem

@@ -7,6 +7,7 @@ episode goes to the validation file. What was done (keys, scaling, digests) is r
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +102,11 @@ def _is_done(source: Source, files: DatasetFiles, scaled: bool) -> bool:
 
 def gather(
     episodes: Iterable[Mapping[str, Any]],
-    *,
-    observation_keys: Sequence[str] = (),
-    scale_actions: bool = False,
-    goal_dims: Sequence[int] = (),
-    goal_keys: Sequence[str] = (),
-    goal_function: str | None = None,
+    space: GoalSpace | None,
+    observation_keys: Sequence[str],
+    scale_actions: bool,
 ) -> tuple[dict[str, np.ndarray], origin.Origin]:
     """The arrays of a dataset from episodes in memory, and what is recorded about them; options as for an import."""
-    space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
     parts = Parts({}, tuple(observation_keys), space.keys if space else ())
     source = _with_goals(sources.from_memory(list(episodes), parts), space)
     survey = _survey(source, scale_actions)
@@ -153,17 +150,14 @@ def _with_goals(source: Source, space: GoalSpace | None) -> Source:
     if space is None:
         return source
 
-    def reader(name: str, read: Callable[[], Rows]) -> Callable[[], Rows]:
-        def with_goals() -> Rows:
-            rows = read()
-            made = rows.goals if space.keys else space.of(name, rows.observations)
-            if made is None:
-                raise UserError(f"{name}: observations have no parts; --goal-keys is for dict observations and arrays")
-            return rows._replace(goals=made)
+    def with_goals(name: str, read: Callable[[], Rows]) -> Rows:
+        rows = read()
+        made = rows.goals if space.keys else space.of(name, rows.observations)
+        if made is None:
+            raise UserError(f"{name}: observations have no parts; --goal-keys is for dict observations and arrays")
+        return rows._replace(goals=made)
 
-        return with_goals
-
-    episodes = [reader(name, read) for name, read in zip(source.names, source.episodes, strict=True)]
+    episodes = [partial(with_goals, name, read) for name, read in zip(source.names, source.episodes, strict=True)]
     return replace(source, episodes=episodes, origin=replace(source.origin, goal_space=space))
 
 
@@ -200,7 +194,8 @@ def _survey(source: Source, scale_actions: bool, progress: bool = False) -> Surv
             least, most = actions[:-1].min(axis=0), actions[:-1].max(axis=0)
             low = least if low is None else np.minimum(low, least)
             high = most if high is None else np.maximum(high, most)
-        found = [(observations.shape[1:], _image_or_float(observations)), (actions.shape[1:], _action_dtype(actions))]
+        action_type = np.dtype(np.int32 if actions.ndim == 1 else np.float32)
+        found = [(observations.shape[1:], _image_or_float(observations)), (actions.shape[1:], action_type)]
         if goals is not None:
             checks.goals(name, goals, observations)
             found.append((goals.shape[1:], _image_or_float(goals)))
@@ -219,11 +214,7 @@ def _survey(source: Source, scale_actions: bool, progress: bool = False) -> Surv
 
 
 def _image_or_float(observations: np.ndarray) -> np.dtype:
-    return np.dtype(np.uint8) if observations.dtype == np.uint8 else np.dtype(np.float32)
-
-
-def _action_dtype(actions: np.ndarray) -> np.dtype:
-    return np.dtype(np.int32) if actions.ndim == 1 else np.dtype(np.float32)
+    return np.dtype(np.uint8 if observations.dtype == np.uint8 else np.float32)
 
 
 def _tidy(rows: Rows) -> Rows:

@@ -10,8 +10,7 @@ Rows are read file by file and frames episode by episode.
 
 import io
 import subprocess
-from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +46,13 @@ def open_folder(folder: Path, parts: Parts, image_size: tuple[int, int] | None =
             recording.check(name)
     episodes = recording.episodes()
 
-    def reader(row: dict[str, int]) -> Callable[[], Rows]:
-        def read() -> Rows:
-            where = f"{folder.name} (episode {row['episode_index']})"
-            join = lambda what: goals.join(where, what, {n: recording.read(n, row) for n in joined[what]}, joined[what])
-            return Rows(join("observations"), join("actions"), join("goals") if parts.goal else None)
-
-        return read
+    def read(row: dict[str, int]) -> Rows:
+        where = recording.place(row)
+        join = lambda what: goals.join(where, what, {n: recording.read(n, row) for n in joined[what]}, joined[what])
+        return Rows(join("observations"), join("actions"), join("goals") if parts.goal else None)
 
     return Source(
-        [f"{folder.name} (episode {row['episode_index']})" for row in episodes], [reader(row) for row in episodes],
+        [recording.place(row) for row in episodes], [partial(read, row) for row in episodes],
         Origin(
             source="imported", imported_from=folder.name, imported_sha256=digest(folder, recording.files(joined)),
             keys={"actions": action}, observation_keys=tuple(observation), image_size=image_size or (),
@@ -92,6 +88,10 @@ class Recording:
             there = ", ".join(names) or "none"
             raise UserError(f"{self.folder.name}: observations are {there}; choose with --observation-keys")
         return names[0]
+
+    def place(self, row: dict[str, int]) -> str:
+        """What an episode is called in messages."""
+        return f"{self.folder.name} (episode {row['episode_index']})"
 
     def check(self, name: str) -> None:
         if name not in self.features or {"..", ""} & set(name.split("/")):
@@ -132,7 +132,7 @@ class Recording:
         """One column of one episode, with a row for each frame."""
         array = self._frames(name, row) if self.kind(name) == "video" else self._column(name, row)
         if len(array) != row["length"]:
-            where = f"{self.folder.name} (episode {row['episode_index']})"
+            where = self.place(row)
             raise UserError(f"{where}: '{name}' has {len(array)} rows, expected {row['length']}; a file is truncated")
         return array
 

@@ -4,7 +4,6 @@ Minari keeps one more observation than actions and may keep observations as dict
 use are chosen by name and joined as one vector. Images stay images, and cannot be joined with anything.
 """
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,24 +30,21 @@ def open_minari(src: str | Path, parts: Parts) -> Source:
         if text.startswith("minari:"):
             dataset = minari.load_dataset(text.removeprefix("minari:"))
         else:
-            _refuse_outside(Path(text).expanduser() / "data")
-            _refuse_too_many(Path(text).expanduser() / "data" / "metadata.json")
-            dataset = minari.MinariDataset(Path(text).expanduser() / "data")
+            _refuse_outside(folder / "data")
+            _refuse_too_many(folder / "data" / "metadata.json")
+            dataset = minari.MinariDataset(folder / "data")
         indices = [int(k) for k in dataset.episode_indices]
 
-    def reader(index: int) -> Callable[[], Rows]:
-        def read() -> Rows:
-            with foreign(f"{text} (episode {index})"):
-                (episode,) = dataset.iterate_episodes([index])
-                found = episode.observations
-                inside = parts.goal if isinstance(found, dict) else ()
-                goals = join(text, "observations", found, inside) if inside else None
-                return Rows(_join(text, found, parts.observation), np.asarray(episode.actions), goals)
-
-        return read
+    def read(index: int) -> Rows:
+        with foreign(f"{text} (episode {index})"):
+            (episode,) = dataset.iterate_episodes([index])
+            found = episode.observations
+            inside = parts.goal if isinstance(found, dict) else ()
+            goals = join(text, "observations", found, inside) if inside else None
+            return Rows(_join(text, found, parts.observation), np.asarray(episode.actions), goals)
 
     return Source(
-        [f"{text} (episode {k})" for k in indices], [reader(k) for k in indices],
+        [f"{text} (episode {k})" for k in indices], [partial(read, k) for k in indices],
         Origin(
             source="imported", imported_from=text, observation_keys=parts.observation,
             imported_sha256=None if text.startswith("minari:") else digest(folder, sorted(folder.glob("data/*"))),

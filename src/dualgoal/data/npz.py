@@ -19,11 +19,13 @@ from typing import IO, Any
 import numpy as np
 
 from dualgoal import machine
+from dualgoal.data.foreign import one_line
 from dualgoal.errors import UserError
 from dualgoal.files import replacing
 
 BLOCK = 1 << 22
 MOST_MEMBERS = 1000
+AGAIN = "download or generate the file again"
 ALIGNMENT = 64
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -55,19 +57,6 @@ IMPORTED = {
 }
 
 
-@contextmanager
-def _one_line(path: Path, what: str) -> Iterator[None]:
-    try:
-        yield
-    except UserError:
-        raise
-    except PermissionError as problem:
-        raise UserError(f"{path}: cannot be read (permission denied); change its permissions") from problem
-    except Exception as problem:  # damaged files raise anything, from zlib's errors to the tokenizer's
-        reason = " ".join(str(problem).split())[:120] or type(problem).__name__
-        raise UserError(f"{path.name}: {what} ({reason}); download or generate the file again") from problem
-
-
 def _refuse_other_formats(path: Path) -> None:
     """Raise if a file is of another well-known format: then it is not damaged, and a new copy would not help."""
     with path.open("rb") as file:
@@ -85,7 +74,7 @@ class Archive:
         self.path = path
         if not path.is_file():
             raise UserError(f"{path}: no such file; expected an npz dataset")
-        with _one_line(path, "not a readable npz (zip) file"):
+        with one_line(path.name, "not a readable npz (zip) file", AGAIN):
             _refuse_other_formats(path)
             self._zip = zipfile.ZipFile(path)
         try:
@@ -116,7 +105,7 @@ class Archive:
         if not info.filename.endswith(".npy"):
             return None
         key = info.filename.removesuffix(".npy")
-        with _one_line(self.path, f"'{key}' is damaged"), self._zip.open(info) as stream:
+        with one_line(self.path.name, f"'{key}' is damaged", AGAIN), self._zip.open(info) as stream:
             shape, order, dtype = self._header(stream, key)
             offset = stream.tell()
         member = Member(key, shape, dtype)
@@ -144,8 +133,9 @@ class Archive:
         return shape, order, dtype
 
     def _blocks(self, member: Member) -> Iterator[bytes]:
-        with _one_line(self.path, f"'{member.key}' is damaged"), self._zip.open(f"{member.key}.npy") as stream:
-            self._header(stream, member.key)
+        key = member.key
+        with one_line(self.path.name, f"'{key}' is damaged", AGAIN), self._zip.open(f"{key}.npy") as stream:
+            self._header(stream, key)
             left = member.nbytes
             while left:
                 block = stream.read(min(BLOCK, left))

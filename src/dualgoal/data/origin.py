@@ -131,10 +131,7 @@ def read(files: DatasetFiles) -> Origin:
         value = jsons.read(path, follow=True)
     except UserError as problem:
         raise UserError(f"{problem}; {cure}") from problem
-    try:
-        return jsons.typed(value, Origin, "origin")
-    except UserError as problem:
-        raise UserError(f"{path}: {str(problem).removeprefix('origin.')}; {cure}") from problem
+    return jsons.typed_file(value, Origin, str(path), cure)
 
 
 def write(files: DatasetFiles, origin: Origin) -> None:
@@ -145,15 +142,8 @@ def _to_json(value: Any) -> Any:
     """A dataclass as JSON values, without the optional fields that are empty."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {f.name: _to_json(content) for f, content in pairs if _required(f) or not _empty(content)}
+        kept = [(f.name, content) for f, content in pairs if jsons.required(f) or content not in (None, {}, ())]
+        return {name: _to_json(content) for name, content in kept}
     if isinstance(value, dict):
         return {key: _to_json(content) for key, content in value.items()}
     return [_to_json(entry) for entry in value] if isinstance(value, tuple) else value
-
-
-def _required(entry: "dataclasses.Field[Any]") -> bool:
-    return entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
-
-
-def _empty(value: Any) -> bool:
-    return value is None or value == {} or value == ()

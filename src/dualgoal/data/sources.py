@@ -7,6 +7,7 @@ is taken from there.
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -107,8 +108,8 @@ def open_file(path: Path, parts: Parts) -> Source:
     ends[-1:] = True  # files often stop in the middle of an episode
     last = np.flatnonzero(ends)
     first = np.concatenate([[0], last[:-1] + 1])
-    names = {"observations": parts.observation, "goals": parts.goal}
-    episodes = [_slice(table, columns, names, slice(int(a), int(b) + 1)) for a, b in zip(first, last, strict=True)]
+    spans = [slice(int(a), int(b) + 1) for a, b in zip(first, last, strict=True)]
+    episodes = [partial(_read_rows, table, columns, parts, span) for span in spans]
     return Source(
         [f"{path.name} (episode {k})" for k in range(len(episodes))], episodes,
         Origin(
@@ -131,17 +132,13 @@ def open_folder(path: Path, parts: Parts) -> Source:
     if not files:
         raise UserError(f"{path}: holds no npz file; expected one per episode")
 
-    def reader(file: Path) -> Callable[[], Rows]:
-        def read() -> Rows:
-            table = NpzTable(file)
-            columns, _ = _choose(table, parts, ("observations", "actions", "goals"))
-            names = {"observations": parts.observation, "goals": parts.goal}
-            return _slice(table, columns, names, slice(None))()
-
-        return read
+    def read(file: Path) -> Rows:
+        table = NpzTable(file)
+        columns, _ = _choose(table, parts, ("observations", "actions", "goals"))
+        return _read_rows(table, columns, parts, slice(None))
 
     return Source(
-        [file.name for file in files], [reader(file) for file in files],
+        [file.name for file in files], [partial(read, file) for file in files],
         Origin(
             source="imported", imported_from=path.name, episode_files=len(files), observation_keys=parts.observation,
             imported_sha256=digest(path, files),
@@ -154,21 +151,18 @@ def from_memory(episodes: Sequence[Mapping[str, Any]], parts: Parts) -> Source:
     if not episodes:
         raise UserError("no episodes; give at least one with observations and actions")
 
-    def reader(name: str, episode: Mapping[str, Any]) -> Callable[[], Rows]:
-        def read() -> Rows:
-            if missing := [key for key in ("observations", "actions") if key not in episode]:
-                raise UserError(f"{name}: '{missing[0]}' is missing (it holds {', '.join(episode)})")
-            seen, given = episode["observations"], episode.get("goals")
-            if isinstance(seen, Mapping):
-                given = goals.join(name, "observations", seen, parts.goal) if parts.goal else given
-                seen = goals.join(name, "observations", seen, parts.observation or tuple(seen))
-            return Rows(np.asarray(seen), np.asarray(episode["actions"]), None if given is None else np.asarray(given))
-
-        return read
+    def read(name: str, episode: Mapping[str, Any]) -> Rows:
+        if missing := [key for key in ("observations", "actions") if key not in episode]:
+            raise UserError(f"{name}: '{missing[0]}' is missing (it holds {', '.join(episode)})")
+        seen, given = episode["observations"], episode.get("goals")
+        if isinstance(seen, Mapping):
+            given = goals.join(name, "observations", seen, parts.goal) if parts.goal else given
+            seen = goals.join(name, "observations", seen, parts.observation or tuple(seen))
+        return Rows(np.asarray(seen), np.asarray(episode["actions"]), None if given is None else np.asarray(given))
 
     names = [f"episode {k}" for k in range(len(episodes))]
     origin = Origin(source="memory", observation_keys=parts.observation)
-    return Source(names, [reader(name, one) for name, one in zip(names, episodes, strict=True)], origin)
+    return Source(names, [partial(read, name, one) for name, one in zip(names, episodes, strict=True)], origin)
 
 
 def _choose(table: Table, parts: Parts, wanted: tuple[str, ...]) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
@@ -210,22 +204,19 @@ def _pick(table: Table, key: str, keys: dict[str, str], required: bool = True) -
     return found
 
 
-def _slice(
-    table: Table, columns: dict[str, tuple[Any, ...]], names: dict[str, tuple[str, ...]], rows: slice
-) -> Callable[[], Rows]:
+def _read_rows(table: Table, columns: dict[str, tuple[Any, ...]], parts: Parts, rows: slice) -> Rows:
+    names = {"observations": parts.observation, "goals": parts.goal}
+
     def part(key: str) -> np.ndarray:
         found = [np.asarray(column[rows]) for column in columns[key]]
         chosen = names.get(key) or (key,)
         return goals.join(table.path.name, key, dict(zip(chosen, found, strict=True)), chosen)
 
-    def read() -> Rows:
-        observations = part("observations")
-        if "next_observations" in columns:  # transitions: the state after the last one is stored there only
-            following = columns["next_observations"][0]
-            observations = np.concatenate([observations, np.asarray(following[rows.stop - 1 : rows.stop])])
-        return Rows(observations, part("actions"), part("goals") if "goals" in columns else None)
-
-    return read
+    observations = part("observations")
+    if "next_observations" in columns:  # transitions: the state after the last one is stored there only
+        following = columns["next_observations"][0]
+        observations = np.concatenate([observations, np.asarray(following[rows.stop - 1 : rows.stop])])
+    return Rows(observations, part("actions"), part("goals") if "goals" in columns else None)
 
 
 def _booleans(name: str, key: str, array: np.ndarray) -> np.ndarray:

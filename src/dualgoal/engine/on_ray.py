@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dualgoal import files, imports
 from dualgoal.engine import sites
 from dualgoal.engine.items import ATTEMPTS, End, Item, Patience, Placement, Say, perform
 from dualgoal.errors import Preempted, UserError
@@ -33,11 +34,7 @@ class OnRay:
     """Carries out runs on a Ray cluster, or on one that is started on this machine for the purpose."""
 
     def __init__(self, address: str | None, placement: Placement, folder: Path, workers: int | None = None):
-        try:
-            import ray
-        except ImportError as error:
-            raise UserError("--on ray needs Ray; install it with pip install 'dualgoal[ray]'") from error
-        self._ray: Any = ray
+        self._ray: Any = imports.optional("ray", "ray", "--on ray")
         self._address, self._placement, self._folder, self._workers = address, placement, folder, workers
 
     def execute(self, items: Sequence[Item], say: Say) -> Iterator[End]:
@@ -154,5 +151,5 @@ def _require_reachable(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise UserError(f"nothing answers at {address} ({reason}); is the cluster's head there?") from error
+        why = files.reason(error)
+        raise UserError(f"nothing answers at {address} ({why}); is the cluster's head there?") from error

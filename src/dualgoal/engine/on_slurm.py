@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dualgoal import imports
 from dualgoal.engine import sites
 from dualgoal.engine.items import End, Item, Placement, Say, perform
 from dualgoal.engine.sites import Nonce, Site
@@ -52,10 +53,7 @@ class OnSlurm:
     """Carries out runs as an array of Slurm jobs."""
 
     def __init__(self, placement: Placement, folder: Path, workers: int | None = None, cluster: str = "slurm"):
-        try:
-            import submitit
-        except ImportError as error:
-            raise UserError("--on slurm needs submitit; install it with pip install 'dualgoal[slurm]'") from error
+        submitit = imports.optional("submitit", "slurm", "--on slurm")
         if cluster == "slurm" and shutil.which("sbatch") is None:
             raise UserError("--on slurm: there is no sbatch here; run this on a machine from which jobs are submitted")
         gpus = 1.0 if placement.gpus is None else placement.gpus

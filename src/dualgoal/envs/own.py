@@ -85,7 +85,8 @@ class OwnEnv(TaskEnv):
         self.num_tasks = len(terms.goals) if terms.goals is not None else terms.tasks or own or 1
         self._success = imports.function("success", terms.success) if ":" in terms.success else None
         self._tolerance = number(terms.success)
-        if self._success is None and self._tolerance is None and terms.success not in ("info", "terminated"):
+        self._judges = self._success is not None or self._tolerance is not None  # success itself, or the environment
+        if not self._judges and terms.success not in ("info", "terminated"):
             raise UserError(f"success '{terms.success}': expected info, terminated, a distance, or module:function")
         self._check_actions()
         self._goal = np.zeros(terms.goal_shape, np.float32)
@@ -112,8 +113,8 @@ class OwnEnv(TaskEnv):
         self._steps += 1
         obs = self._observe(raw)
         success = self._reached(raw, obs, bool(terminated), info)
-        own = self._success is not None or self._tolerance is not None
-        terminated, truncated = bool(terminated) or (own and success), bool(truncated) or self._steps >= self.max_steps
+        terminated = bool(terminated) or (self._judges and success)
+        truncated = bool(truncated) or self._steps >= self.max_steps
         return obs, float(reward), terminated, truncated, {**info, "goal": self._goal, "success": success}
 
     def render(self) -> np.ndarray:
@@ -141,8 +142,7 @@ class OwnEnv(TaskEnv):
                     "after reset, or give --eval-goals"
                 )
             return self._in_space(there)
-        judged = self._success is None and self._tolerance is None
-        if judged and there is not None and not np.allclose(self._in_space(there), wanted, atol=1e-4):
+        if not self._judges and there is not None and not np.allclose(self._in_space(there), wanted, atol=1e-4):
             raise UserError(
                 f"{self.task}: the environment does not follow reset(options={{'goal': ...}}); make it do so, or give "
                 "--success a distance or a function of observation and goal"

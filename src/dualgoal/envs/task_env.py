@@ -45,6 +45,9 @@ class TaskEnv(gymnasium.Env[np.ndarray, Any], abc.ABC):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin the episode that (seed, task_id) fixes; `options` is what else a reset was given."""
 
+    @abc.abstractmethod
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]: ...
+
     def draw_task(self, rng: np.random.Generator, task_id: int | None) -> int:
         """The task, drawn if none was given."""
         return int(rng.integers(1, self.num_tasks + 1)) if task_id is None else task_id

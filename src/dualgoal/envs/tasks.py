@@ -61,55 +61,49 @@ class Task:
     """One OGBench task of the paper: sizes of its observations, actions, episodes and released dataset."""
 
     name: str
-    family: str
     observation_shape: tuple[int, ...]
     action_dim: int
     max_steps: int  # step limit of an evaluation episode
-    episodes: int  # training episodes in the released dataset; the validation file has a tenth
-    rows_per_episode: int
-    pixels: bool
-    needs_expert: bool  # data cannot be generated without a trained locomotion policy
+    episodes: int = 1000  # training episodes in the released dataset; the validation file has a tenth
+    rows_per_episode: int = 1001
 
+    @property
+    def family(self) -> str:
+        return family(self.name)
 
-def _task(
-    name: str, observation_dim: int | None, action_dim: int, max_steps: int, *, episodes: int = 1000, rows: int = 1001
-) -> Task:
-    return Task(
-        name=name,
-        family=family(name),
-        observation_shape=IMAGE_SHAPE if observation_dim is None else (observation_dim,),
-        action_dim=action_dim,
-        max_steps=max_steps,
-        episodes=episodes,
-        rows_per_episode=rows,
-        pixels=is_pixels(name),
-        needs_expert=family(name) in _WALKERS,
-    )
+    @property
+    def pixels(self) -> bool:
+        return is_pixels(self.name)
+
+    @property
+    def needs_expert(self) -> bool:
+        """Whether data cannot be generated without a trained locomotion policy."""
+        return self.family in _WALKERS
 
 
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        _task("pointmaze-medium-navigate-v0", 2, 2, 1000),
-        _task("pointmaze-large-navigate-v0", 2, 2, 1000),
-        _task("antmaze-medium-navigate-v0", 29, 8, 1000),
-        _task("antmaze-large-navigate-v0", 29, 8, 1000),
-        _task("antmaze-giant-navigate-v0", 29, 8, 1000, episodes=500, rows=2001),
-        _task("humanoidmaze-medium-navigate-v0", 69, 21, 2000, rows=2001),
-        _task("humanoidmaze-large-navigate-v0", 69, 21, 2000, rows=2001),
-        _task("antsoccer-arena-navigate-v0", 42, 8, 1000),
-        _task("cube-single-play-v0", 28, 5, 200),
-        _task("cube-double-play-v0", 37, 5, 500),
-        _task("scene-play-v0", 40, 5, 750),
-        _task("puzzle-3x3-play-v0", 55, 5, 500),
-        _task("puzzle-4x4-play-v0", 83, 5, 500),
-        _task("visual-antmaze-medium-navigate-v0", None, 8, 1000),
-        _task("visual-antmaze-large-navigate-v0", None, 8, 1000),
-        _task("visual-cube-single-play-v0", None, 5, 200),
-        _task("visual-cube-double-play-v0", None, 5, 500),
-        _task("visual-scene-play-v0", None, 5, 750),
-        _task("visual-puzzle-3x3-play-v0", None, 5, 500),
-        _task("visual-puzzle-4x4-play-v0", None, 5, 500),
+        Task("pointmaze-medium-navigate-v0", (2,), 2, 1000),
+        Task("pointmaze-large-navigate-v0", (2,), 2, 1000),
+        Task("antmaze-medium-navigate-v0", (29,), 8, 1000),
+        Task("antmaze-large-navigate-v0", (29,), 8, 1000),
+        Task("antmaze-giant-navigate-v0", (29,), 8, 1000, episodes=500, rows_per_episode=2001),
+        Task("humanoidmaze-medium-navigate-v0", (69,), 21, 2000, rows_per_episode=2001),
+        Task("humanoidmaze-large-navigate-v0", (69,), 21, 2000, rows_per_episode=2001),
+        Task("antsoccer-arena-navigate-v0", (42,), 8, 1000),
+        Task("cube-single-play-v0", (28,), 5, 200),
+        Task("cube-double-play-v0", (37,), 5, 500),
+        Task("scene-play-v0", (40,), 5, 750),
+        Task("puzzle-3x3-play-v0", (55,), 5, 500),
+        Task("puzzle-4x4-play-v0", (83,), 5, 500),
+        Task("visual-antmaze-medium-navigate-v0", IMAGE_SHAPE, 8, 1000),
+        Task("visual-antmaze-large-navigate-v0", IMAGE_SHAPE, 8, 1000),
+        Task("visual-cube-single-play-v0", IMAGE_SHAPE, 5, 200),
+        Task("visual-cube-double-play-v0", IMAGE_SHAPE, 5, 500),
+        Task("visual-scene-play-v0", IMAGE_SHAPE, 5, 750),
+        Task("visual-puzzle-3x3-play-v0", IMAGE_SHAPE, 5, 500),
+        Task("visual-puzzle-4x4-play-v0", IMAGE_SHAPE, 5, 500),
     )
 }
 

@@ -78,13 +78,10 @@ class Method:
 def load(path: Path) -> Method:
     """Read and check one file; whatever is wrong is one line that names the file and the field."""
     content = jsons.read(Path(path), follow=True)
-    if not isinstance(content, Mapping):
+    if not isinstance(content, dict):
         raise UserError(f"{path}: not a JSON object; see docs/reproduce.md")
     _only_known(content, Method, str(path))
-    try:
-        found: Method = jsons.typed(dict(content), Method, "")
-    except UserError as problem:
-        raise UserError(f"{path}: {str(problem).removeprefix('.')}; see docs/reproduce.md") from problem
+    found: Method = jsons.typed_file(content, Method, str(path), "see docs/reproduce.md")
     if found.format != FORMAT:
         raise UserError(f"{path}: format is {found.format}; this version reads {FORMAT}")
     choices = (("goals", GOALS), ("tasks", TRAINED), ("tuned", TUNED))

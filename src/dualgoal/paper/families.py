@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dualgoal.envs import tasks
+from dualgoal.paper import lightsout, settings
 from dualgoal.runs.config import Run
 
 
@@ -24,12 +25,6 @@ class Family:
     simulator: bool  # MuJoCo is involved, and its version matters
 
 
-def _configure(task: str, rep: str, algo: str, **options: Any) -> Run:
-    from dualgoal.paper import settings
-
-    return settings.preset(task, rep, algo, **options)
-
-
 def _train(
     run: Run, out: Path, *, data_path: str | Path | None, workers: int | None, quiet: bool, wait: bool = False
 ) -> None:
@@ -38,18 +33,10 @@ def _train(
     training.train(run, out, data_path=data_path, workers=workers, quiet=quiet, wait=wait)
 
 
-def _configure_lights_out(task: str, rep: str, algo: str, **options: Any) -> Run:
-    from dualgoal.paper import lightsout
-
-    return lightsout.configure(task, rep, algo, **options)
-
-
 def _train_lights_out(
     run: Run, out: Path, *, data_path: str | Path | None, workers: int | None, quiet: bool, wait: bool = False
 ) -> None:
     """The data are made and the policy is evaluated in this process, so there is no data path and no worker."""
-    from dualgoal.paper import lightsout
-
     lightsout.train(run, out, quiet=quiet, wait=wait)
 
 
@@ -58,11 +45,9 @@ def _board(task: str) -> str:
     return "-".join(task.split("-")[:2])
 
 
-OGBENCH = Family(_configure, _train, lambda task: task, "official files", simulator=True)
+OGBENCH = Family(settings.preset, _train, lambda task: task, "official files", simulator=True)
 OTHERS = {
-    tasks.LIGHTSOUT: Family(
-        _configure_lights_out, _train_lights_out, _board, "random walks of its own", simulator=False
-    )
+    tasks.LIGHTSOUT: Family(lightsout.configure, _train_lights_out, _board, "random walks of its own", simulator=False)
 }
 
 

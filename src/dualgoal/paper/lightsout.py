@@ -6,7 +6,6 @@ where the puzzle is a few bit flips (`lightsout_evaluation.py`). Under `ideal` t
 boards is applied to states and goals before the agent, which then uses `orig`; `dual` learns a representation.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -158,5 +157,5 @@ def train(
     if trajectories < 1 or length < 2:
         raise UserError(f"{trajectories} trajectories of {length} presses; expected at least 1 of at least 2")
     dataset = view_dataset(view, trajectories, length, data_seed)
-    evaluator = OnDevice(run, view, policy.agent_for(run, dataclasses.asdict(Sizes.of(dataset))))
+    evaluator = OnDevice(run, view, policy.agent_for(run, Sizes.of(dataset)))
     return training.train(run, out, datasets=(dataset, None), evaluator=evaluator, quiet=quiet, wait=wait)

@@ -9,7 +9,7 @@ from typing import Any
 from dualgoal.engine.items import Say
 from dualgoal.files import write_atomic
 from dualgoal.paper import comparison, figures, formats, jobs, tables
-from dualgoal.paper.jobs import Job, Means, Train
+from dualgoal.paper.jobs import Job, Means
 
 
 @dataclass(frozen=True)
@@ -45,27 +45,6 @@ def plan(
     """The runs of a table and how far each is."""
     runs = tables.expand(table, tasks=tasks, reps=reps, seeds=seeds, steps=steps, **overrides)
     return jobs.locate(runs, Path(out))
-
-
-def dry_run(table: str, **part: Any) -> list[dict[str, Any]]:
-    """One element per run with its full configuration: what `reproduce TABLE --dry-run --json` prints."""
-    return [job.to_dict() for job in plan(table, **part)]
-
-
-def reproduce_table(
-    table: str,
-    *,
-    out: str | Path = "runs",
-    data: str | Path | None = None,
-    workers: int | None = None,
-    quiet: bool = False,
-    say: Say = print,
-    train: Train | None = None,
-    **part: Any,
-) -> Outcome:
-    """`carry_out` here. `part` is that of `plan`; `train` replaces training in tests."""
-    means = Means(data=data, workers=workers, quiet=quiet, train=train)
-    return carry_out(table, out=out, means=means, say=say, **part)
 
 
 def carry_out(

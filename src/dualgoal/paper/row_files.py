@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from dualgoal import jsons
 from dualgoal.errors import UserError
@@ -22,8 +22,6 @@ from dualgoal.runs.rows import EvalRow, Scores, scores
 
 FORMAT = 1
 REMEDY = "write it again with `dualgoal results --runs`"
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Record:
     steps: int  # configured length
     episodes: int  # evaluation episodes per goal
     rows: tuple[EvalRow, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     source: str = ""  # the file or run directory it was read from
     cost: Cost = Cost()
 
@@ -78,44 +76,20 @@ class Record:
     @classmethod
     def from_json(cls, content: Any, source: str) -> "Record":
         """The inverse of `to_json`; `source` names the file in errors."""
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
+        known = isinstance(content, dict) and content.get("format") == FORMAT
+        if not known or not isinstance(content.get("rows"), list):
             raise UserError(f"{source}: not a row file of format {FORMAT}; {REMEDY}")
-        table, column, task = (_read(content, name, str, source) for name in ("table", "column", "task"))
-        _known_cell(table, column, task, source)
-        rows, seeds = _read(content, "rows", list, source), _read(content, "seeds", list, source)
-        if any(type(seed) is not int for seed in seeds):
-            raise UserError(f"{source}: 'seeds' are not whole numbers; {REMEDY}")
-        return cls(
-            table,
-            task,
-            column,
-            tuple(seeds),
-            _read(content, "steps", int, source),
-            _read(content, "episodes", int, source),
-            tuple(EvalRow.from_json(row, f"{source}: row {number}") for number, row in enumerate(rows, 1)),
-            _read(content, "settings", dict, source) if "settings" in content else {},
-            source,
-            jsons.typed(content.get("cost") or {}, Cost, f"{source}: cost"),
-        )
-
-
-def _read(content: dict[str, Any], name: str, kind: type[Value], source: str) -> Value:
-    if name not in content:
-        raise UserError(f"{source}: no '{name}'; {REMEDY}")
-    value = content[name]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise UserError(f"{source}: '{name}' is {str(value)[:40]!r}, not {kind.__name__}; {REMEDY}")
-    return value
-
-
-def _known_cell(table: str, column: str, task: str, source: str) -> None:
-    try:
-        found = tables.get(table)
-        found.column(column)
-    except UserError as error:
-        raise UserError(f"{source}: {error}") from error
-    if task not in found.tasks:
-        raise UserError(f"{source}: {table} has no task {task}")
+        plain = content | {"rows": [], "cost": content.get("cost") or {}, "source": source}
+        found: Record = jsons.typed_file(plain, cls, source, REMEDY)
+        try:
+            table = tables.get(found.table)
+            table.column(found.column)
+        except UserError as error:
+            raise UserError(f"{source}: {error}") from error
+        if found.task not in table.tasks:
+            raise UserError(f"{source}: {found.table} has no task {found.task}")
+        rows = (EvalRow.from_json(row, f"{source}: row {number}") for number, row in enumerate(content["rows"], 1))
+        return dataclasses.replace(found, rows=tuple(rows))
 
 
 def file_name(record: Record) -> str:
@@ -151,7 +125,7 @@ def load_all(folder: Path, say: Callable[[str], None] = print) -> list[Record]:
     return jsons.readable(paths, load, say)
 
 
-def of_run(planned: PlannedRun, settings: Mapping[str, Any], rows: Iterable[EvalRow], source: str) -> Record:
+def of_run(planned: PlannedRun, settings: dict[str, Any], rows: Iterable[EvalRow], source: str) -> Record:
     """The record of a run that fills a planned cell, restricted to the planned seeds."""
     return Record(
         planned.table,
@@ -167,7 +141,7 @@ def of_run(planned: PlannedRun, settings: Mapping[str, Any], rows: Iterable[Eval
     )
 
 
-def _without_folders(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+def _without_folders(settings: dict[str, Any]) -> dict[str, Any]:
     """The dataset's file by its name alone: a folder of this machine means nothing elsewhere."""
     dataset = settings.get("dataset")
     if not isinstance(dataset, Mapping) or not isinstance(dataset.get("file"), str):

@@ -16,7 +16,7 @@ lr = [3e-4, 1e-3]
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,11 @@ def read(path: str | Path) -> Sweep:
             values[name] = _list(content[name], kind, f"{path}: {name}")
     if "tasks" not in values:
         raise UserError(f"{path}: no tasks; write for instance tasks = ['cube-single-play-v0']")
-    options, grid = (_flat(content.get(name, {}), f"{path}: {name}") for name in ("options", "grid"))
+    for name in ("options", "grid"):
+        if not isinstance(content.get(name, {}), dict):
+            raise UserError(f"{path}: {name} is {content[name]!r}; expected a table of options")
+    # [grid.rep] dim = ... and "rep.dim" = ... are the same.
+    options, grid = (config.flat(content.get(name, {})) for name in ("options", "grid"))
     for name, choices in grid.items():
         _list(choices, None, f"{path}: grid.{name}")
     for name in ("task", "rep", "algo", "seeds"):
@@ -82,16 +86,6 @@ def _list(value: Any, kind: type | None, where: str) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def _flat(values: Any, where: str) -> dict[str, Any]:
-    """[grid.rep] dim = ... and "rep.dim" = ... are the same."""
-    if not isinstance(values, dict):
-        raise UserError(f"{where} is {values!r}; expected a table of options")
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= {f"{name}.{k}": v for k, v in _flat(value, where).items()} if isinstance(value, dict) else {name: value}
-    return flat
-
-
 def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
     """Every different run of the grid, in the order of the lists."""
     found: dict[tuple[str, int], PlannedRun] = {}
@@ -99,7 +93,8 @@ def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
     for task, rep, algo in itertools.product(sweep.tasks, sweep.reps, sweep.algos):
         known = _options(rep, algo)
         unused -= known
-        for chosen in _combinations(sweep.grid):
+        for values in itertools.product(*sweep.grid.values()):
+            chosen = dict(zip(sweep.grid, values, strict=True))
             given = {name: value for name, value in {**sweep.options, **chosen}.items() if name in known}
             run = _configure(task, rep, algo, given | {"seeds": sweep.seeds})
             varied = [f"{name}={_brief(given[name])}" for name in sweep.grid if name in given]
@@ -108,14 +103,9 @@ def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
             planned = PlannedRun(sweep.name, task, label, rep, algo, sweep.seeds, plain, run.id)
             found.setdefault((run.id, run.steps), planned)
     if unused:
-        name = min(unused)
-        raise UserError(f"{source}: {errors.unknown('option', name, sorted(_all_options(sweep)))}")
+        known = {name for rep in sweep.reps for algo in sweep.algos for name in _options(rep, algo)}
+        raise UserError(f"{source}: {errors.unknown('option', min(unused), sorted(known))}")
     return list(found.values())
-
-
-def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    for values in itertools.product(*grid.values()):
-        yield dict(zip(grid, values, strict=True))
 
 
 def _configure(task: str, rep: str, algo: str, options: dict[str, Any]) -> Run:
@@ -129,10 +119,6 @@ def _options(rep: str, algo: str) -> set[str]:
     parts = {"rep": registry.part("rep", rep), "algo": registry.part("algo", algo)}
     own = {f"{kind}.{f.name}" for kind, part in parts.items() for f in dataclasses.fields(part) if f.init}
     return own | {f.name for f in dataclasses.fields(Run)} - {"task", "rep", "algo", "seeds"}
-
-
-def _all_options(sweep: Sweep) -> set[str]:
-    return {name for rep in sweep.reps for algo in sweep.algos for name in _options(rep, algo)}
 
 
 def _brief(value: Any) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dualgoal.errors import UserError
-from dualgoal.files import write_atomic
+from dualgoal.files import make_folder, write_atomic
 from dualgoal.paper import claims, comparison, jobs, results_page, row_files, tables
 from dualgoal.report import distances, reader, sections
 from dualgoal.report.html import Markup, data, join, tag
@@ -23,6 +23,17 @@ from dualgoal.report.sections import Shown
 MAX_EXPLORERS = 6
 SCRIPTS = ("report.js", "explorer.js", "boards.js")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; media-src data:"
+HOW_TO_PLAY = (
+    "Make the left board equal to the right one: a press flips a light and its neighbours. The distance is exact, by "
+    "linear algebra. Each run is an agent that was trained on random presses; its network is in this page and says "
+    "what it would press on the board as it is."
+)
+HOW_TO_EXPLORE = (
+    "Choose a goal by pointing at a place, with the slider or with the arrow keys. The colour of every sampled state "
+    "is its learned temporal distance to that goal: the number of steps that the run estimates it takes. All these "
+    "distances together are the goal's dual representation. Where a path is drawn, click on a start and then on a "
+    "goal to see where the policy walks."
+)
 
 
 def write_report(
@@ -50,10 +61,7 @@ def write_report(
         raise UserError(f"{paths[0]}: not a run directory (no config.json), nor a folder with one; give a run's --out")
     page = build(paths, title=title, command=command, data_path=data_path, explore=explore, notes=notes)
     target = Path(out)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{target.parent}: cannot hold the report ({error.strerror}); choose another --out") from error
+    make_folder(target.parent)
     write_atomic(target, page.encode())
     return target
 
@@ -171,11 +179,14 @@ def _parts(
         return []
     parts = [("results", "Results", sections.results(runs)), ("curves", "Learning curves", sections.curves(runs))]
     if games:
-        shown = [_game(i, game["task"]) for i, game in enumerate(games)]
-        parts.append(("games", "Play Lights Out", join([_how_to_play(), shown])))
+        shown = [
+            tag("section", tag("h3", game["task"]), _needs_script("The game"), class_="game", data_index=i)
+            for i, game in enumerate(games)
+        ]
+        parts.append(("games", "Play Lights Out", join([tag("p", HOW_TO_PLAY), shown])))
     if explorers:
         shown = [_explorer(i, run, table) for i, (run, table) in enumerate(explorers)]
-        parts.append(("distances", "Learned distances", join([_how(), shown])))
+        parts.append(("distances", "Learned distances", join([tag("p", HOW_TO_EXPLORE), shown])))
     if any(run.view.evaluations for run in runs):
         parts.append(("goals", "Success per goal", sections.per_goal(runs)))
     if any(run.view.measured for run in runs):
@@ -191,30 +202,6 @@ def _parts(
     parts.append(("losses", "Losses", sections.losses(runs)))
     parts.append(("settings-part", "Configuration and provenance", sections.configurations(runs)))
     return parts
-
-
-def _how_to_play() -> Markup:
-    return tag(
-        "p",
-        "Make the left board equal to the right one: a press flips a light and its neighbours. The distance is exact, "
-        "by linear algebra. Each run is an agent that was trained on random presses; its network is in this page and "
-        "says what it would press on the board as it is.",
-    )
-
-
-def _game(index: int, task: str) -> Markup:
-    """An empty section that the script fills."""
-    return tag("section", tag("h3", task), _needs_script("The game"), class_="game", data_index=index)
-
-
-def _how() -> Markup:
-    return tag(
-        "p",
-        "Choose a goal by pointing at a place, with the slider or with the arrow keys. The colour of every sampled "
-        "state is its learned temporal distance to that goal: the number of steps that the run estimates it takes. All "
-        "these distances together are the goal's dual representation. Where a path is drawn, click on a start and then "
-        "on a goal to see where the policy walks.",
-    )
 
 
 def _needs_script(what: str) -> Markup:

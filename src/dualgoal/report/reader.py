@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
 from dualgoal.jsons import Row
+from dualgoal.report import distances
 from dualgoal.runs import config, directory, measured
 from dualgoal.runs.config import Run
 from dualgoal.runs.measured import Measured
@@ -22,10 +23,9 @@ from dualgoal.runs.rows import EvalRow, Scores, scores
 if TYPE_CHECKING:
     from dualgoal.envs.lightsout import View
 
-DEEPEST = 8  # levels of nested settings that get names of their own
 MAX_NAMED = 3  # how many foreign files are named before the rest is counted
 NOT_IN_LABELS = {"seeds", "eval_every", "save_every", "log_every"}
-VIDEOS, DISTANCES = "videos", "distances.json"
+VIDEOS = "videos"
 KNOWN = {
     directory.CONFIG,
     directory.METRICS,
@@ -35,7 +35,7 @@ KNOWN = {
     directory.TIMING,
     directory.CHECKPOINTS,
     *directory.OF_THE_OWNER,
-    DISTANCES,
+    distances.FILE,
     VIDEOS,
     "tensorboard",
     "wandb",
@@ -116,20 +116,10 @@ def _foreign(path: Path) -> list[str]:
     return [f"not part of a run, ignored: {', '.join(names[:MAX_NAMED])}{more}"] if names else []
 
 
-def flat(values: Any, prefix: str = "", depth: int = 0) -> dict[str, Any]:
-    """Nested values by dotted name, to compare configurations."""
-    if not isinstance(values, Mapping) or depth == DEEPEST:
-        return {prefix: values}
-    out: dict[str, Any] = {}
-    for key, value in values.items():
-        out |= flat(value, f"{prefix}.{key}" if prefix else str(key), depth + 1)
-    return out
-
-
 def labels(views: Sequence[RunView]) -> list[str]:
     """A short, distinct name for each run: its parts, what it differs in from runs of the same parts, or its folder."""
     parts = [f"{view.part('rep')} + {view.part('algo')}" for view in views]
-    flats = [flat(config.to_dict(view.run)) for view in views]
+    flats = [config.flat(config.to_dict(view.run)) for view in views]
     out = []
     for i, view in enumerate(views):
         twins = [j for j in range(len(views)) if parts[j] == parts[i] and views[j].task == view.task]

@@ -21,8 +21,8 @@ from dualgoal.paper.figures import Curve, learning_curve
 from dualgoal.paper.tables import Number, PlannedRun
 from dualgoal.report.curves import Named, chart
 from dualgoal.report.html import Markup, join, tag
-from dualgoal.report.reader import RunView, flat
-from dualgoal.runs import measured
+from dualgoal.report.reader import RunView
+from dualgoal.runs import config, measured
 from dualgoal.runs.episodes import POSTER
 from dualgoal.runs.rows import Scores, success_by_seed
 
@@ -231,7 +231,7 @@ def claims(lines: Sequence[tuple[str, str, str]]) -> Markup:
 
 def configurations(runs: Sequence[Shown]) -> Markup:
     """Everything that was set or recorded, one column per run; rows that differ are marked."""
-    columns = [flat(run.view.config) for run in runs]
+    columns = [config.flat(run.view.config) for run in runs]
     names = list(dict.fromkeys(name for column in columns for name in column))
     rows, differing = [], 0
     for name in sorted(names, key=lambda n: (not n.startswith("run."), n)):

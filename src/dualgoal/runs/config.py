@@ -19,6 +19,7 @@ from typing import Any, Literal
 from dualgoal import machine, registry
 from dualgoal.errors import UserError, unknown
 from dualgoal.interface import Algorithm, Representation
+from dualgoal.jsons import required
 
 Precision = machine.PrecisionOption
 
@@ -161,8 +162,7 @@ def id_of(values: Mapping[str, Any]) -> str:
 
 
 def check_of(values: Mapping[str, Any]) -> str:
-    """The same over the number of steps as well: whether config.json is still as it was written. Until version 0.1 this
-    was the id."""
+    """The same over the number of steps as well: whether config.json is still as it was written."""
     return _digest(values, INERT)
 
 
@@ -187,7 +187,7 @@ def from_dict(values: Any) -> Run:
 
 def differences(a: Run, b: Run) -> list[str]:
     """The fields in which two runs differ, as 'rep.dim: 64 -> 128'; inert fields are left out."""
-    left, right = _flat(to_dict(a)), _flat(to_dict(b))
+    left, right = flat(to_dict(a)), flat(to_dict(b))
     names = [n for n in sorted({*left, *right}) if n not in INERT and left.get(n) != right.get(n)]
     return [f"{n}: {_shown(left, n)} -> {_shown(right, n)}" for n in names]
 
@@ -195,10 +195,6 @@ def differences(a: Run, b: Run) -> list[str]:
 def part_name(kind: registry.Kind, part: Any) -> str:
     """The name of a representation or an algorithm, under which any process finds it again."""
     return registry.name_of(kind, type(part))
-
-
-def _part_to_dict(kind: registry.Kind, part: Any) -> dict[str, Any]:
-    return {"name": part_name(kind, part), **_fields(part)}
 
 
 def _part_from_dict(kind: registry.Kind, values: Any, where: str) -> Any:
@@ -220,14 +216,10 @@ def _build(cls: type, values: dict[str, Any], where: str) -> Any:
     types = {f.name: _types(cls)[f.name] for f in dataclasses.fields(cls) if f.init}
     if strange := sorted(set(values) - set(types)):
         raise UserError(f"{where}.{strange[0]} is not an option of {cls.__name__} (known: {', '.join(types)})")
-    needed = [f.name for f in dataclasses.fields(cls) if f.init and _required(f)]
+    needed = [f.name for f in dataclasses.fields(cls) if f.init and required(f)]
     if missing := [n for n in needed if n not in values]:
         raise UserError(f"{where}.{missing[0]} is missing from the configuration")
     return cls(**{name: _typed(value, types[name], f"{where}.{name}") for name, value in values.items()})
-
-
-def _required(field: "dataclasses.Field[Any]") -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 @functools.cache
@@ -273,7 +265,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if (kind := _kind_of(type(value))) is not None:
-        return _part_to_dict(kind, value)
+        return {"name": part_name(kind, value), **_fields(value)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
     if isinstance(value, tuple | list):
@@ -283,10 +275,11 @@ def _plain(value: Any) -> Any:
     raise UserError(f"option value {value!r} cannot be written as JSON")
 
 
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
+def flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values by dotted name: {"rep": {"dim": 64}} as {"rep.dim": 64}."""
     out: dict[str, Any] = {}
     for key, value in values.items():
-        out |= {f"{key}.{k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value}
+        out |= {f"{key}.{k}": v for k, v in flat(value).items()} if isinstance(value, Mapping) else {key: value}
     return out
 
 

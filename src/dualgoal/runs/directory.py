@@ -15,7 +15,7 @@ from typing import Any
 
 from dualgoal import jsons
 from dualgoal.errors import Preempted, UserError
-from dualgoal.files import remove_leftovers, require_no_link, write_atomic
+from dualgoal.files import make_folder, remove_leftovers, require_no_link, write_atomic
 from dualgoal.jsons import Journal, Row, json_object, usable_rows
 from dualgoal.runs import checkpoint, config, measured, owner, rows
 from dualgoal.runs.checkpoint import Arrays, Damaged, Shape
@@ -66,9 +66,8 @@ def _run(path: str | Path, content: Mapping[str, Any]) -> Run:
     """The configuration, if it is still the one that its id was made from. The id covers what the file says, not the
     options that have been added to the program since."""
     run, values = config.from_dict(content["run"]), content["run"]
-    old = [config.check_of(values)] if "check" not in content else []  # written when an id included the steps
-    expected = {"id": [None, config.id_of(values), *old], "check": [None, config.check_of(values)]}
-    if any(content.get(name) not in fits for name, fits in expected.items()):
+    expected = {"id": config.id_of(values), "check": config.check_of(values)}
+    if any(content.get(name) not in (None, fits) for name, fits in expected.items()):
         raise UserError(f"{Path(path) / CONFIG}: edited after the run began (its id does not fit); restore the file")
     return run
 
@@ -163,10 +162,7 @@ class Store:
             raise UserError(f"{path}: is the root of the file system; choose a folder for --out")
         if os.path.lexists(self.path / CONFIG):  # a wrong command does not even touch a run that is there
             require_same_run(self.path, read_run(self.path), run)
-        try:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be made a folder ({error.strerror}); choose another --out") from error
+        make_folder(self.checkpoints)
         require_no_link(self.checkpoints)
         self.owner = owner.acquire(self.path, wait=wait, say=warn)
         try:
@@ -219,8 +215,6 @@ class Store:
                 return
             content = read_config(self.path)
             content["run"]["steps"] = self.run.steps
-            if (now := config.id_of(content["run"])) != content.get("id"):  # an id that included the steps
-                content |= {"id": now, "formerly": [*content.get("formerly", []), content.get("id")]}
         content["check"] = config.check_of(content["run"])
         write_atomic(target, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
 
@@ -314,8 +308,7 @@ def require_own(path: Path, step: int) -> None:
     target = checkpoint_path(path, step)
     known, content = checkpoint.facts(target), read_config(path)
     # A newer version of the program may have more options, which give a continued run another id.
-    former = content.get("formerly") if isinstance(content.get("formerly"), list) else []
-    own = [content.get("id"), config.from_dict(content["run"]).id, *(former or [])]
+    own = [content.get("id"), config.from_dict(content["run"]).id]
     if known.get("step") != step or known.get("run") not in own:
         made = f"run {known.get('run')} at step {known.get('step')}"
         raise UserError(f"{target}: belongs to {made}, not to this run at step {step}; remove it or restore its name")

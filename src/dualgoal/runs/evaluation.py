@@ -27,9 +27,6 @@ class NotRecorded(UserWarning):
     """An evaluation could not be written to its run directory."""
 
 
-Answers = list[tuple[Job, "Future[list[Episode]]"]]
-
-
 @dataclass(frozen=True)
 class Conditions:
     """How checkpoints are evaluated: which seeds, how many goals and episodes, under which conditions."""
@@ -68,20 +65,15 @@ class WorkerEvaluator:
     """Evaluates checkpoints of a run in worker processes, in the order in which they were submitted."""
 
     def __init__(self, conditions: Conditions, workers: int, cpus: Sequence[int] | None = None):
-        self._conditions = conditions
+        self.goals, self._conditions = conditions.goals, conditions
         self._pool: Pool[Job, list[Episode]] = Pool(Player(), workers, environment=ENVIRONMENT, cpus=cpus)
-        self._waiting: list[tuple[int, Answers]] = []
+        self._waiting: list[tuple[int, list[tuple[Job, Future[list[Episode]]]]]] = []
 
     def __enter__(self) -> "WorkerEvaluator":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._pool.close()
-
-    @property
-    def goals(self) -> int:
-        """Number of evaluation goals."""
-        return self._conditions.goals
 
     @property
     def pending(self) -> list[int]:
@@ -106,7 +98,7 @@ class WorkerEvaluator:
                 for future in failed:
                     future.result()
                 break
-            finished.append((step, _rows(step, answers)))
+            finished.append((step, _rows(step, [(job, future.result()) for job, future in answers])))
             self._waiting.pop(0)
         return finished
 
@@ -116,9 +108,8 @@ class HereEvaluator:
     such as an object or a function of a notebook."""
 
     def __init__(self, conditions: Conditions, env: Any):
-        self._conditions, self._player = conditions, Player(env)
-        self.pending: list[int] = []
-        self._paths: dict[int, Path] = {}
+        self.goals, self._conditions, self._player = conditions.goals, conditions, Player(env)
+        self._waiting: list[tuple[int, Path]] = []
 
     def __enter__(self) -> "HereEvaluator":
         return self
@@ -127,34 +118,28 @@ class HereEvaluator:
         pass
 
     @property
-    def goals(self) -> int:
-        """Number of evaluation goals."""
-        return self._conditions.goals
+    def pending(self) -> list[int]:
+        return [step for step, _ in self._waiting]
 
     def submit(self, path: Path, step: int) -> None:
         """Note that the checkpoint of `step` is to be evaluated."""
-        self.pending.append(step)
-        self._paths[step] = path
+        self._waiting.append((step, path))
 
     def collect(self) -> list[tuple[int, list[EvalRow]]]:
         """(step, rows) of what has been submitted."""
         finished = []
-        while self.pending:
-            step = self.pending[0]
-            answers: Answers = []
-            for job in self._conditions.jobs(self._paths[step], step):
-                answers.append((job, Future()))
-                answers[-1][1].set_result(self._player(job))
-            finished.append((step, _rows(step, answers)))
-            self.pending.pop(0)
+        while self._waiting:
+            step, path = self._waiting[0]
+            jobs = self._conditions.jobs(path, step)
+            finished.append((step, _rows(step, [(job, self._player(job)) for job in jobs])))
+            self._waiting.pop(0)
         return finished
 
 
-def _rows(step: int, answers: Answers) -> list[EvalRow]:
-    """One row per seed and goal, as in eval.jsonl; waits for what is not there yet."""
+def _rows(step: int, answers: Sequence[tuple[Job, list[Episode]]]) -> list[EvalRow]:
+    """One row per seed and goal, as in eval.jsonl."""
     played: dict[tuple[int, int], list[Episode]] = {}
-    for job, future in answers:
-        episodes = future.result()
+    for job, episodes in answers:
         if job.video is None:
             played.setdefault((job.seed, job.goal), []).extend(episodes)
     job = answers[0][0]

@@ -14,7 +14,7 @@ from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import ActionRange
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.errors import UserError
-from dualgoal.jsons import typed
+from dualgoal.jsons import typed, typed_file
 from dualgoal.machine import Hardware
 
 LARGEST = 2**31  # numbers in an observation, a goal or an action
@@ -32,7 +32,7 @@ class Sizes:
     def __post_init__(self) -> None:
         for numbers in (self.observation_shape, (self.action_dim,), self.goal_shape):
             if any(n < 1 for n in numbers) or math.prod(numbers) >= LARGEST:
-                raise UserError(f"facts.sizes: {numbers} are no sizes of a problem")
+                raise UserError(f"sizes: {numbers} are no sizes of a problem")
 
     @classmethod
     def of(cls, data: Dataset) -> "Sizes":
@@ -103,7 +103,4 @@ class RunFacts:
     @classmethod
     def from_json(cls, values: Any, where: str) -> "RunFacts":
         """The inverse of `to_json`; `where` names the file for the error."""
-        try:
-            return typed(values, cls, "facts")
-        except UserError as problem:
-            raise UserError(f"{where}: {str(problem).removeprefix('facts.')}; restore the file") from problem
+        return typed_file(values, cls, where, "restore the file")

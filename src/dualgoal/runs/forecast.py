@@ -70,7 +70,7 @@ def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int |
     needed, goals = None, None
     if data is not None:
         goals = _goals(run, data)
-        agent = policy.agent_for(run, dataclasses.asdict(data.sizes))
+        agent = policy.agent_for(run, data.sizes)
         needed = memory.estimate(agent, len(run.seeds), data.arrays, data.episodes)
     count = workers or training.default_workers(machine.devices()[0].platform, None)
     return Forecast(run, out, done, data, needed, memory.room(), count if run.eval_steps else 0, goals)

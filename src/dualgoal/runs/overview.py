@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -157,11 +157,6 @@ def ordered(lines: Sequence[Line], by: str, reverse: bool = False) -> list[Line]
     there = [line for line in lines if value(line) is not None]
     rest = [line for line in lines if value(line) is None]
     return [*sorted(there, key=lambda line: (value(line), line.path), reverse=reverse), *rest]
-
-
-def to_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Plain values."""
-    return [asdict(line) for line in lines]
 
 
 def summary(lines: Sequence[Line]) -> str:

@@ -4,10 +4,8 @@ NumPy in, NumPy out, one row or many, no environment needed. Loading executes no
 configuration is JSON, the arrays are checked against the shapes it implies before they are read.
 """
 
-import dataclasses
 import functools
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +21,18 @@ from dualgoal.errors import UserError
 from dualgoal.interface import Spec
 from dualgoal.runs import checkpoint, config, directory, episodes, flat, trees, world
 from dualgoal.runs.episodes import Episode
-from dualgoal.runs.facts import RunFacts
+from dualgoal.runs.facts import RunFacts, Sizes
 
 EXPORTED = "dualgoal-policy-1"  # the format of exported files
 MOST_BYTES = 1 << 34  # of such a file
 
 
-def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
-    """The agent of a run on data of these sizes (`dataset` is that part of config.json)."""
+def agent_for(run: config.Run, sizes: Sizes) -> Agent:
+    """The agent of a run on data of these sizes."""
     spec = Spec(
-        observation_shape=tuple(dataset["observation_shape"]),
-        action_dim=dataset["action_dim"],
-        discrete=dataset["discrete"],
+        observation_shape=sizes.observation_shape,
+        action_dim=sizes.action_dim,
+        discrete=sizes.discrete,
         discount=run.discount,
         batch_size=run.batch_size,
         lr=run.lr,
@@ -42,8 +40,8 @@ def agent_for(run: config.Run, dataset: Mapping[str, Any]) -> Agent:
         ema_before_update=run.ema_before_update,
         augment=run.augment,
         reached_by=run.reached_by,
-        precision=machine.arithmetic(run.precision, dataset["observation_shape"]),
-        goal_shape=tuple(dataset.get("goal_shape", ())),
+        precision=machine.arithmetic(run.precision, sizes.observation_shape),
+        goal_shape=sizes.goal_shape,
     )
     return Agent(run.rep, run.algo, spec, frozen=run.frozen_rep is not None)
 
@@ -63,7 +61,7 @@ def load(path: str | Path, seed: int | None = None, step: int | None = None, ver
     run, facts = recorded.run, recorded.facts
     (seed,) = directory.choose_seeds(path, run, None if seed is None else (seed,))[:1]
     step = directory.choose_step(path, step) if verify or step is None else step
-    agent = agent_for(run, dataclasses.asdict(facts.sizes))
+    agent = agent_for(run, facts.sizes)
     params = read_params(directory.checkpoint_path(path, step), agent, run.seeds.index(seed), len(run.seeds))
     return Policy(agent, params, run, facts, seed=seed, step=step)
 
@@ -87,7 +85,7 @@ def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
         if asked not in (None, named[name]):
             raise UserError(f"{file}: holds {name} {named[name]}, not {asked}; load the run directory for others")
     run, facts = config.from_dict(known["run"]), RunFacts.from_json(known["facts"], str(about))
-    agent = agent_for(run, dataclasses.asdict(facts.sizes))
+    agent = agent_for(run, facts.sizes)
     arrays = checkpoint.arrays_in(content, file)
     params = flat.unflatten(run.rep, run.algo, _template(agent).params, arrays, str(file))
     return Policy(agent, params, run, facts, **named, only_acts=True)
@@ -147,12 +145,8 @@ class Policy:
     def act(self, obs: Any, goal: Any, temperature: float = 0.0, draw: int | None = None) -> np.ndarray:
         """Actions towards `goal`, one or one per observation, in the units of the recorded data. Random parts (VIB,
         flows) differ from call to call unless `draw` names one."""
-        obs, goal, one = self._rows(obs, goal)
-        ids = np.arange(len(obs), dtype=np.uint32)
-        out = self._padded(self._act, obs, goal, ids, np.uint32(self._next(draw)), float(temperature))
-        units = self.facts.dataset.action_range
-        out = out if units is None else units.in_units(out)
-        return out[0] if one else out
+        out, units = self._answer(self._act, obs, goal, draw, float(temperature)), self.facts.dataset.action_range
+        return out if units is None else units.in_units(out)
 
     def encode(self, goal: Any, obs: Any = None, draw: int | None = None) -> np.ndarray:
         """What the algorithm reads instead of the goal, as seen from `obs`; most representations need no `obs`."""
@@ -160,10 +154,7 @@ class Policy:
             raise UserError(f"{type(self.run.rep).__name__} looks at the state; give encode(goal, obs) the observation")
         if obs is None:  # anything of the right shape: it is not looked at
             obs = np.zeros(self.facts.sizes.observation_shape) if self.facts.sizes.goal_shape else goal
-        obs, goal, one = self._rows(obs, goal)
-        ids = np.arange(len(goal), dtype=np.uint32)
-        out = self._padded(self._encode, obs, goal, ids, np.uint32(self._next(draw)))
-        return out[0] if one else out
+        return self._answer(self._encode, obs, goal, draw)
 
     def distance(self, obs: Any, goal: Any) -> np.ndarray:
         """Learned temporal distance from observations to goals, in environment steps."""
@@ -178,10 +169,7 @@ class Policy:
             raise UserError(
                 "an exported policy acts and encodes goals; for values and distances load the run directory"
             )
-        obs, goal, one = self._rows(obs, goal)
-        ids = np.arange(len(obs), dtype=np.uint32)
-        out = self._padded(function, obs, goal, ids, np.uint32(self._next(None)))
-        return out[0] if one else out
+        return self._answer(function, obs, goal, None)
 
     def rollout(self, env: Any = None, goal: int = 1, seed: int = 0) -> Episode:
         """One episode to evaluation goal number `goal`, in the run's environment or in `env`: one that `make_env` gave,
@@ -218,9 +206,13 @@ class Policy:
         """The source of everything random in a row of a call."""
         return random.fold_in(random.fold_in(random.key(0), row), draw)
 
-    def _next(self, draw: int | None) -> int:
+    def _answer(self, function: Any, obs: Any, goal: Any, draw: int | None, *more: Any) -> np.ndarray:
+        """What `function` gives for every row, or for the only one; without `draw`, every call is another draw."""
+        obs, goal, one = self._rows(obs, goal)
         self._draws += 1
-        return self._draws if draw is None else draw
+        number = np.uint32(self._draws if draw is None else draw)
+        out = self._padded(function, obs, goal, np.arange(len(obs), dtype=np.uint32), number, *more)
+        return out[0] if one else out
 
     def _rows(self, obs: Any, goal: Any) -> tuple[np.ndarray, np.ndarray, bool]:
         """Both as rows; a single goal serves all observations and the other way round."""

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Any, Protocol
 
-from dualgoal.errors import UserError, unknown
+from dualgoal import imports
+from dualgoal.errors import unknown
 from dualgoal.files import require_no_link
 from dualgoal.runs import config
 
@@ -24,11 +25,8 @@ class Tracker(Protocol):
 
 class TensorBoard:
     def __init__(self, folder: Path, step: int):
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError as error:
-            raise UserError("--track tensorboard needs tensorboardX; pip install 'dualgoal[track]'") from error
-        self._writer: Any = SummaryWriter(logdir=str(folder / "tensorboard"), purge_step=step)
+        tensorboard = imports.optional("tensorboardX", "track", "--track tensorboard")
+        self._writer: Any = tensorboard.SummaryWriter(logdir=str(folder / "tensorboard"), purge_step=step)
 
     def log(self, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
@@ -40,10 +38,7 @@ class TensorBoard:
 
 class WandB:
     def __init__(self, folder: Path, run: config.Run):
-        try:
-            import wandb
-        except ImportError as error:
-            raise UserError("--track wandb needs wandb; pip install 'dualgoal[track]'") from error
+        wandb = imports.optional("wandb", "track", "--track wandb")
         mode: Any = os.environ.get("WANDB_MODE", "offline")
         names = (run.task, config.part_name("rep", run.rep), config.part_name("algo", run.algo))
         self._run: Any = wandb.init(

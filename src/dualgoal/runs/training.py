@@ -116,7 +116,7 @@ def train(
     check_pair(run.rep, run.algo)  # before any data is downloaded or made
     if evaluator is None and env is None:
         check_evaluation(run)
-    warn: Say = progress.Quiet().say if quiet else lambda text: print(text, flush=True)
+    warn: Say = progress.Display().say if quiet else lambda text: print(text, flush=True)
     say: Say = (lambda text: None) if quiet else warn
     training, validation = datasets or load_data(run.task, data_path, say)
     facts = describe(run, training, evaluator.goals if evaluator else None)
@@ -128,7 +128,7 @@ def train(
     goals = facts.goals
     with ExitStack() as stack:
         record = stack.enter_context(directory.Store(out, run, facts, warn=warn, wait=wait))
-        loop = TrainingLoop(policy.agent_for(run, dataclasses.asdict(facts.sizes)), run.seeds)
+        loop = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
         if (done := max(directory.steps(out), default=0)) > run.steps:
             say(f"{out}: complete ({done:,} steps, more than the {run.steps:,} that were asked for)")
             return out
