@@ -269,7 +269,8 @@ def time_case(case: Case, options: Options, baseline: Advance | None = None, tra
         with jax.profiler.trace(str(trace)):
             jax.block_until_ready(advance(TRACED_STEPS))
     step, slow = times["step"], times.get("baseline")
-    peak, flops = matmul_tflops(case.precision), operations(agent, data) * case.seeds
+    plain = replace(case, precision="float32").agent()  # without kernels, which hide what they compute
+    peak, flops = matmul_tflops(case.precision), operations(plain, data) * case.seeds
     return Row(
         task=case.task, rep=case.rep, algo=case.algo, seeds=case.seeds, precision=case.precision,
         batch=agent.spec.batch_size, width=case.width,
