@@ -57,6 +57,18 @@ def run(block: str, capsys) -> list[str]:
     return ran
 
 
+def run_all(page: str, capsys) -> tuple[list[str], dict]:
+    """Run all blocks of a page; the verbs of its commands, and the names that its Python blocks define."""
+    ran: list[str] = []
+    names: dict = {}
+    for kind, block in blocks(page):
+        if kind == "python":
+            exec(block, names)
+        else:
+            ran += run(block, capsys)
+    return ran, names
+
+
 def workplace(folder: Path, monkeypatch) -> Path:
     """A folder with what the pages take for granted: recordings, and a cached dataset so that nothing is fetched."""
     monkeypatch.chdir(folder)

@@ -165,10 +165,10 @@ def test_an_installed_package_offers_a_part(tmp_path, parts, monkeypatch):
     ("name", "words"),
     [
         ("duel", "did you mean 'dual'"),
-        ("far_parts:Nothing", "far_parts has no Representation called Nothing"),
-        ("far_parts:Planner", "far_parts has no Representation called Planner"),
+        ("far_parts:Nothing", "far_parts has nothing called Nothing"),
+        ("far_parts:Planner", "'far_parts:Planner' is not a subclass of Representation"),
         ("no_such_module_anywhere:Rep", "put its folder on PYTHONPATH"),
-        ("os:system", "os has no Representation called system"),
+        ("os:system", "'os:system' is not a subclass of Representation"),
         ("far_parts:a.b", "not of the form module:Class"),
         ("../far_parts:Seen", "not of the form module:Class"),
     ],

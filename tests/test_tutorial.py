@@ -16,12 +16,7 @@ def workplace(tmp_path, monkeypatch):
 
 
 def test_the_tutorial_runs(workplace, capsys):
-    ran, names = [], {}
-    for kind, block in pages.blocks(PAGE):
-        if kind == "python":
-            exec(block, names)
-        else:
-            ran += pages.run(block, capsys)
+    ran, names = pages.run_all(PAGE, capsys)
     assert ran == ["data", "data", "train", "train", "eval", "eval", "report", "train"]
     assert np.isfinite(names["policy"].distance(names["obs"], names["goal"])) and names["z"].shape == (2, 8)
     assert (workplace / "report.html").exists() and (workplace / "runs" / "cloned" / "checkpoints").is_dir()

@@ -24,14 +24,8 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(pages.SMALL, "train arm", "--episodes 1")
-    names: dict = {}
     subprocess.run([sys.executable, "examples/two_link_arm.py", "recordings.npz"], check=True)
-    ran = []
-    for kind, block in pages.blocks(PAGE):
-        if kind == "python":
-            exec(block, names)
-        else:
-            ran += pages.run(block, capsys)
+    ran, names = pages.run_all(PAGE, capsys)
     assert ran == ["data", "data", "train", "eval", "eval", "report", "export", "export"]
     data = dataset.load(tmp_path / "data", "arm")
     assert (data.observation_shape, data.goal_shape, data.action_dim) == ((4,), (2,), 2) and data.episodes == 36

@@ -74,8 +74,9 @@ def _rarest_press(episodes: list[dict[str, np.ndarray]]) -> int:
     return int(np.min(total))
 
 
-def collecting_against_replaying(task: str, rounds: int, rows: int) -> dict[str, Any]:
-    """One collector beside the bare environment stepping through the very actions it recorded."""
+def collecting_against_stepping(task: str, rounds: int, rows: int, replay: bool) -> dict[str, Any]:
+    """One collector beside the bare environment, resets included on both sides: with `replay` it steps through the very
+    actions that the collector recorded, else through random ones."""
     collector = behaviours.make(task, None, {})
     env, spent = collector.env, []  # type: ignore[attr-defined]
     collector(np.random.default_rng(0), 10)  # the first reset compiles the model
@@ -84,28 +85,11 @@ def collecting_against_replaying(task: str, rounds: int, rows: int) -> dict[str,
         episode, _ = collector(np.random.default_rng([1, k]), rows)
         middle = time.process_time()
         ogbench.give_generator(env, np.random.default_rng([1, k]))
-        env.reset()
+        env.reset(options=None if replay else {"task_id": 1})
         for action in episode["actions"]:
-            env.step(action)
+            env.step(action if replay else env.action_space.sample())
         spent.append((middle - begin, time.process_time() - middle))
-    return _ratio(f"{task}: collecting / replaying its actions", spent, rows)
-
-
-def collecting_against_random(task: str, rounds: int, rows: int) -> dict[str, Any]:
-    """One collector beside random steps of the bare environment, resets included on both sides."""
-    collector = behaviours.make(task, None, {})
-    env, spent = collector.env, []  # type: ignore[attr-defined]
-    collector(np.random.default_rng(0), 10)  # the first reset compiles the model
-    for k in range(rounds):
-        begin = time.process_time()
-        collector(np.random.default_rng([2, k]), rows)
-        middle = time.process_time()
-        ogbench.give_generator(env, np.random.default_rng([2, k]))
-        env.reset(options={"task_id": 1})
-        for _ in range(rows):
-            env.step(env.action_space.sample())
-        spent.append((middle - begin, time.process_time() - middle))
-    return _ratio(f"{task}: collecting / random steps", spent, rows)
+    return _ratio(f"{task}: collecting / {'replaying its actions' if replay else 'random steps'}", spent, rows)
 
 
 def _ratio(what: str, spent: list[tuple[float, float]], rows: int) -> dict[str, Any]:
@@ -221,7 +205,7 @@ def frames(task: str, workers: int, rows: int) -> dict[str, Any]:
     """Frames per second of `workers` processes that collect an image dataset, and the share of each part of it."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
-        plan, _ = generate._plan(task, 2 * workers, 0, rows, generate.SHADOW_SIZE, None)
+        plan, _ = generate._plan(task, 2 * workers, 0, rows, generate.SHADOW_SIZE, None, None)
         parts, files = Path(folder) / "parts", DatasetFiles(Path(folder), task)
         generate._resume(plan, parts)
         start, answers = context.Barrier(workers + 1), context.Queue()
@@ -269,8 +253,8 @@ def main() -> None:
             show(shadow_sizes(task, options.rounds))
     if options.only in (None, "speed"):
         point, cube = "pointmaze-medium-navigate-v0", "cube-single-play-v0"
-        show(collecting_against_replaying(cube, 3 * options.rounds, 300))
-        show(collecting_against_random(point, 10 * options.rounds, ROWS))
+        show(collecting_against_stepping(cube, 3 * options.rounds, 300, replay=True))
+        show(collecting_against_stepping(point, 10 * options.rounds, ROWS, replay=False))
         show(two_workers_against_one(cube, options.rounds, 300))
         show(two_workers_against_one(point, 10 * options.rounds, ROWS))
     if options.only in (None, "data"):

@@ -64,10 +64,9 @@ def _offered(kind: Kind) -> dict[str, str]:
 def _imported(kind: Kind, path: str) -> Any:
     if not imports.PATH.fullmatch(path):
         raise UserError(f"{WORDS[kind]} '{path}' is not of the form module:Class")
-    module, _, name = path.partition(":")
-    cls = getattr(imports.module_of(WORDS[kind], path), name, None)
+    cls = imports.load(WORDS[kind], path)
     if not isinstance(cls, type) or not issubclass(cls, BASES[kind]):
-        raise UserError(f"{WORDS[kind]} '{path}': {module} has no {BASES[kind].__name__} called {name}")
+        raise UserError(f"{WORDS[kind]} '{path}' is not a subclass of {BASES[kind].__name__}")
     if not dataclasses.is_dataclass(cls):
         raise UserError(f"{WORDS[kind]} '{path}' is not a dataclass; decorate it with @dataclass(frozen=True)")
     return cls

@@ -157,18 +157,14 @@ def make_targets(root: Path) -> list[Target]:
     def whole(folder: Path) -> None:
         run_files.write_run(folder / "run", cube, run_files.rows(cube, 5), metrics=[{"step": 1, "seed": 0, "a": 1.0}])
 
-    def trained(folder: Path) -> None:
-        if not (root / "trained").exists():
-            status, said = run_child(lambda: tiny.untrained(root / "trained", data) and None)
+    def trained(folder: Path, **options: Any) -> None:
+        made = root / "-".join(["trained", *options.values()])
+        if not made.exists():
+            status, said = run_child(lambda: tiny.untrained(made, data, **options) and None)
             assert not status, said
-        shutil.copytree(root / "trained", folder / "run")
+        shutil.copytree(made, folder / "run")
 
-    def valued(folder: Path) -> None:
-        """A run that learns a distance, which labels need."""
-        if not (root / "valued").exists():
-            status, said = run_child(lambda: tiny.untrained(root / "valued", data, algo="gcivl") and None)
-            assert not status, said
-        shutil.copytree(root / "valued", folder / "run")
+    valued = functools.partial(trained, algo="gcivl")  # it learns a distance, which labels need
 
     def finished(folder: Path) -> None:
         (job,) = reproduce.plan("state_gcivl", out=folder, **cell)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -150,12 +151,9 @@ def data_places(root: Path) -> list[Place]:
     def show() -> str:
         return info.text(info.summarize(data, task=tiny.TASK))
 
-    def bring(scale: bool) -> Callable[[], None]:
-        def use() -> None:
-            shutil.rmtree(root / "imported", ignore_errors=True)
-            importing.import_dataset(file, root / "imported", scale_actions=scale)
-
-        return use
+    def bring(scale: bool) -> None:
+        shutil.rmtree(root / "imported", ignore_errors=True)
+        importing.import_dataset(file, root / "imported", scale_actions=scale)
 
     images = root / "images.npz"
     pixels = np.zeros((6, 8, 8, 3), np.uint8)
@@ -179,8 +177,8 @@ def data_places(root: Path) -> list[Place]:
     intact = lambda found: np.array_equal(found.observations, pixels)
     return [
         Place("TASK.json", files.origin, [load, show, known]),
-        Place("npz", file, [load, show, bring(False), bring(True)], "npz"),
-        Place("npz, bytes", file, [load, bring(False)], "binary", same=same),
+        Place("npz", file, [load, show, lambda: bring(False), lambda: bring(True)], "npz"),
+        Place("npz, bytes", file, [load, lambda: bring(False)], "binary", same=same),
         Place("plan.json", parts / "plan.json", [lambda: generate._read_plan(parts)]),
         Place("memory map JSON", map_json, [mapped], same=intact),
         Place("memory map", map_array, [mapped], "binary", same=intact),
@@ -237,14 +235,8 @@ def minari_places(root: Path) -> list[Place]:
     data.mkdir(parents=True)
     space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
     spell = minari.serialization.serialize_space
-    facts = {
-        "total_episodes": 2,
-        "total_steps": 8,
-        "data_format": "hdf5",
-        "dataset_id": "own-v0",
-        "minari_version": minari.__version__,
-    }
-    facts |= {"observation_space": spell(space), "action_space": spell(space)}
+    facts = {"total_episodes": 2, "total_steps": 8, "data_format": "hdf5", "dataset_id": "own-v0"}
+    facts |= {"minari_version": minari.__version__, "observation_space": spell(space), "action_space": spell(space)}
     (data / "metadata.json").write_text(json.dumps(facts))
     with h5py.File(data / "main_data.hdf5", "w") as file:
         for number in range(2):
@@ -255,21 +247,18 @@ def minari_places(root: Path) -> list[Place]:
             for name in ("terminations", "truncations"):
                 episode[name] = np.arange(4) == 3
 
-    def bring() -> None:
+    def bring(source: Path, **options: Any) -> None:
         shutil.rmtree(root / "out", ignore_errors=True)
-        importing.import_dataset(root / "own", root / "out")
+        importing.import_dataset(source, root / "out", **options)
 
     own = root / "own.hdf5"
     with h5py.File(own, "w") as file:
         file["observations"], file["actions"] = np.zeros((82, 3), np.float32), np.zeros((82, 2), np.float32)
         file["terminals"] = np.arange(82) % 41 == 40
 
-    def bring_hdf5() -> None:
-        shutil.rmtree(root / "out", ignore_errors=True)
-        importing.import_dataset(own, root / "out", scale_actions=True)
-
+    read = functools.partial(bring, root / "own")
     return [
-        Place("HDF5", own, [bring_hdf5], "binary"),
-        Place("Minari metadata", data / "metadata.json", [bring]),
-        Place("Minari HDF5", data / "main_data.hdf5", [bring], "binary"),
+        Place("HDF5", own, [functools.partial(bring, own, scale_actions=True)], "binary"),
+        Place("Minari metadata", data / "metadata.json", [read]),
+        Place("Minari HDF5", data / "main_data.hdf5", [read], "binary"),
     ]

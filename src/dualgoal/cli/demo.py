@@ -2,12 +2,13 @@
 
 Lights Out with exact distances is the paper's proof of concept: nothing about distances is learned there, goals are
 given either as distances or as bits. In the maze distances are learned, and shown; small networks and short training
-do not make a contest of it. Where the learned representation wins takes hours of training, so that is a line from the
-row files. None of these settings are the paper's.
+do not make a contest of it. Where the learned representation wins, the networks have their full size and training is
+longer than a demo, so that is a line from the row files. None of these settings are the paper's.
 """
 
 import importlib.util
 import json
+import operator
 import os
 import textwrap
 import time
@@ -95,11 +96,7 @@ def parts(out: Path, say: Say) -> list[Part]:
     return [*todo, Part(f"{TASK}, Dual + GCIVL", out / "maze", None, MAZE, data=out / "data")]
 
 
-def carry_out(part: Part) -> None:
-    part()
-
-
-def side_by_side(todo: Sequence[Part], say: Say, work: Callable[[Part], None] = carry_out) -> None:
+def side_by_side(todo: Sequence[Part], say: Say, work: Callable[[Part], None] = operator.call) -> None:
     """Every part in a process of its own: one small network does not keep two cores busy. On the CPU, so that the
     numbers are the same with and without a GPU."""
     from dualgoal.runs.worker import ENVIRONMENT

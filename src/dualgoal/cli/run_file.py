@@ -1,13 +1,7 @@
-"""A run as a TOML file: `train --print-config` prints one, `train --config` reads it.
+"""A run as a TOML file: `train --print-config` prints one, `train --config` reads it (docs/everyday.md).
 
-task = "cube-single-play-v0"
-seeds = [0, 1]
-steps = 200_000
-out = "runs/cube"   # also how to run it: data, out, workers, track, video, separate_cores, quiet, source
-
-[rep]
-name = "dual"       # or at the top: rep = "dual"
-dim = 64
+Options of the run are at the top, beside those of `HOW`; those of a part are in a table [rep] or [algo] with its
+`name`, which alone may also be given as rep = "dual".
 """
 
 import dataclasses

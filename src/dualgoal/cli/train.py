@@ -120,35 +120,19 @@ class Train(Run, Verb):
         )  # fmt: skip
 
 
-class Chosen(argparse.Namespace):
-    """The words that decide which options there are."""
-
-    task: str | None
-    rep: str | None
-    algo: str | None
-    steps: str | None
-    source: str | None
-    frozen_rep: str | None
-    data: str | None
-    env: str | None
-    config: str | None
-
-
-DECIDE = ("rep", "algo", "steps", "source", "data", "env", "config")
-
-
-def choose(words: Sequence[str]) -> Chosen:
-    """A first look at the words: the task and eight options, nothing else. Tyro checks them all afterwards."""
+def choose(words: Sequence[str]) -> argparse.Namespace:
+    """A first look at the words: the task and the options that decide which others there are. Tyro checks them all
+    afterwards, and complains about values that are missing."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in DECIDE:
-        first.add_argument(f"--{name}", nargs="?")  # a value that is missing is tyro's to complain about
+    for name in ("rep", "algo", "steps", "source", "data", "env", "config"):
+        first.add_argument(f"--{name}", nargs="?")
     first.add_argument("--frozen-rep", "--frozen_rep", nargs="?")
-    chosen, _ = first.parse_known_args(list(words), Chosen())
+    chosen, _ = first.parse_known_args(list(words))
     chosen.task = words[0] if words and not words[0].startswith("-") else None
     return chosen
 
 
-def _base(chosen: Chosen, file: RunFile) -> Run:
+def _base(chosen: argparse.Namespace, file: RunFile) -> Run:
     """The paper's settings, or the library's defaults for a task that is not in the paper, changed by the file."""
     from dualgoal.runs import directory
 

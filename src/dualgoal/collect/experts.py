@@ -1,14 +1,7 @@
 """Walking policies for the collectors that need one: what an expert file holds, and how it acts (section 9.4).
 
 An expert is any callable from a float32 vector to an action vector. A file is a safetensors archive, so nothing runs on
-loading it, with one multilayer perceptron per skill:
-
-    <skill>.layers.<k>.weight   (inputs, outputs) float32
-    <skill>.layers.<k>.bias     (outputs,) float32
-
-and, in its metadata, `activation` ("gelu", "relu" or "tanh"; default "gelu", the tanh approximation) between layers and
-`squash` ("tanh" or "none"; default "tanh") after the last. Skills are `walk` (state without xy, then the unit direction
-to walk in) and, for antsoccer, also `dribble` (section 9.2 gives its 42 inputs). `dualgoal expert train` makes such
+loading it, with one multilayer perceptron per skill (docs/data.md describes it). `dualgoal expert train` makes such
 files, and those in `SHIPPED` come with the package, one for each body that was trained.
 """
 

@@ -71,7 +71,8 @@ def text(splits: dict[str, Any]) -> str:
     table.add_row("episodes", *(f"{f['episodes']:,} of {_length(f)} rows" for f in facts.values()))
     for key in ("observations", "actions", *(["goals"] if "goals" in splits["train"] else [])):
         table.add_row(key, *(f"{tuple(f[key]['shape'])} {f[key]['dtype']}" for f in facts.values()))
-        table.add_row(f"{key} range", *(_span(f[key]) for f in facts.values()))
+        spans = (f"{np.min(f[key]['min']):.4g} to {np.max(f[key]['max']):.4g}" for f in facts.values())
+        table.add_row(f"{key} range", *spans)
     origin = splits["train"]["provenance"]
     for key in ("source", "file", "sha256", "collector", "seed", "shadow_size", "versions", "counts", "goal_space"):
         if key in origin:
@@ -96,10 +97,6 @@ def _length(facts: dict[str, Any]) -> str:
     if length["min"] == length["max"]:
         return str(length["min"])
     return f"{length['min']} to {length['max']} (mean {length['mean']:.0f})"
-
-
-def _span(facts: dict[str, Any]) -> str:
-    return f"{np.min(facts['min']):.4g} to {np.max(facts['max']):.4g}"
 
 
 def _pairs(values: dict[str, Any]) -> str:

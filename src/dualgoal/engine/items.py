@@ -73,11 +73,6 @@ def perform(item: Item, workers: int | None, gpus: float = 0.0) -> str | None:
     return line
 
 
-def checkpoints(item: Item) -> int:
-    """The newest step that is saved, by which a run that is started again and again shows that it gets on."""
-    return max(directory.steps(item.out), default=0)
-
-
 class Patience:
     """Decides whether a run that has lost its machine is started again."""
 
@@ -87,7 +82,7 @@ class Patience:
 
     def again(self, item: Item) -> bool:
         """Yes, unless it has been lost several times since its last checkpoint."""
-        saved = checkpoints(item)
+        saved = max(directory.steps(item.out), default=0)
         if saved > self._saved.get(item.name, -1):
             self._losses[item.name] = 0
         self._saved[item.name] = saved

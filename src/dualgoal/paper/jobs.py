@@ -5,7 +5,6 @@ directory, and a run with more seeds than asked for is used as well. Evaluations
 their rows go to a file of their own in the directory of the run.
 """
 
-import contextlib
 import functools
 import sys
 import time
@@ -67,9 +66,16 @@ def _by_content(folder: Path) -> dict[str, list[Path]]:
     """The runs in a folder by what they compute for each of their seeds."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.glob("*")):
-        with contextlib.suppress(UserError):
-            found.setdefault(_content(directory.read_run(path)), []).append(path)
+        if (run := _read(path)) is not None:
+            found.setdefault(_content(run), []).append(path)
     return found
+
+
+def _read(path: Path) -> config.Run | None:
+    try:
+        return directory.read_run(path)
+    except UserError:
+        return None
 
 
 def _content(run: config.Run) -> str:
@@ -78,11 +84,9 @@ def _content(run: config.Run) -> str:
 
 def can_fill(path: Path, planned: PlannedRun) -> bool:
     """Whether a run directory holds the planned configuration, with at least its seeds and its evaluations."""
-    try:
-        run = directory.read_run(path)
-    except UserError:
+    run, wanted = _read(path), config.from_dict(planned.config)
+    if run is None:
         return False
-    wanted = config.from_dict(planned.config)
     if run.steps > wanted.steps and set(wanted.eval_steps) <= set(run.eval_steps):
         run = replace(run, steps=wanted.steps)  # it was extended, or will be
     return set(wanted.seeds) <= set(run.seeds) and not config.differences(replace(run, seeds=wanted.seeds), wanted)
@@ -90,11 +94,8 @@ def can_fill(path: Path, planned: PlannedRun) -> bool:
 
 def _is_longer(path: Path, planned: PlannedRun) -> bool:
     """Whether a directory holds the planned run, but longer and without its last evaluation."""
-    try:
-        run = directory.read_run(path)
-    except UserError:
-        return False
-    return run.steps > planned.config["steps"] and not can_fill(path, planned)
+    run = _read(path)
+    return run is not None and run.steps > planned.config["steps"] and not can_fill(path, planned)
 
 
 def is_finished(path: Path, planned: PlannedRun) -> bool:
@@ -160,7 +161,7 @@ def carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say = print) ->
 
 def _carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say) -> list[str]:
     number = {job.out: f"[{i}/{len(jobs)}] {job.planned.task} {job.planned.column}" for i, job in enumerate(jobs, 1)}
-    names = {job.out: job.planned.name for job in jobs}
+    names = {job.out.absolute(): job.planned.name for job in jobs}
     todo, problems = [], []
     for job in {job.out: job for job in jobs}.values():
         status = owner.read_status(job.out)
@@ -169,7 +170,7 @@ def _carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say) -> list[s
             say(f"{number[job.out]}: finished, in {job.out}")
         elif status is not None and means.on != "here" and owner.seems_alive(status):
             problem = f"process {status.pid} on {status.host} is training it; give this command again when it is done"
-            problems.append(f"{names[job.out]}: {problem}")
+            problems.append(f"{names[job.out.absolute()]}: {problem}")
             say(f"{number[job.out]}: not run: {problem}")
         else:
             todo.append(_item(job, number[job.out], means))
@@ -179,12 +180,8 @@ def _carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say) -> list[s
             say(f"{end.item.name}: done")
         else:
             say(f"{end.item.name}: not run: {end.problem}")
-            problems.append(f"{_found(names, end.item.out)}: {end.problem}")
+            problems.append(f"{names[end.item.out.absolute()]}: {end.problem}")
     return problems
-
-
-def _found(names: dict[Path, str], out: Path) -> str:
-    return next(name for path, name in names.items() if path.absolute() == out.absolute())
 
 
 def _item(job: Job, name: str, means: Means) -> Item:

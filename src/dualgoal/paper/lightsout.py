@@ -98,15 +98,9 @@ class Experiment:
             "precision": self.precision,
             "episodes": EPISODES,
             "augment": 0.0,
-            "eval_every": every,
-            "save_every": every,
-            "log_every": min(5_000, every),
+            **config.schedule(every),
         }
-        for name, value in overrides.items():
-            part, dot, option = name.partition(".")
-            target, key = (values[part], option) if dot and part in ("rep", "algo") else (values, name)
-            target[key] = value
-        return config.from_dict(values)
+        return config.from_options(values, overrides)
 
     def _task(self, evaluated: bool) -> str:
         from dualgoal.envs import lightsout_puzzle

@@ -17,7 +17,7 @@ from dualgoal.errors import UserError
 from dualgoal.paper import stats
 from dualgoal.paper.stats import Gap, Interval
 from dualgoal.runs import config, directory, measured
-from dualgoal.runs.rows import LAST, EvalRow, Scores, scores
+from dualgoal.runs.rows import LAST, EvalRow, scores
 
 Source = Literal["training", "eval"]
 Noise = config.Run | measured.Conditions  # both say under which noise evaluations were made
@@ -140,22 +140,19 @@ def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: 
     values = found.per_goal()[there]
     if not values.size:
         raise UserError(f"{path}: has no complete evaluation to compare; train it further, or see 'dualgoal runs'")
-    used = [row for row in alike if row.step in _counted(found)]
+    counted = found.counted()[-LAST:]
+    used = [row for row in alike if row.step in counted]
     return Side(
         path=str(path),
         run=f"{config.part_name('rep', run.rep)} + {config.part_name('algo', run.algo)}",
         id=run.id,
         seeds=tuple(seed for seed, complete in zip(found.seeds, there, strict=True) if complete),
-        steps=_counted(found),
+        steps=counted,
         episodes=sum(row.episodes for row in used if row.goal == 1) // max(1, len(found.seeds)),
         overall=_score(values.mean(axis=1), used),
         goals={g: _score(values[:, i], [r for r in used if r.goal == g]) for i, g in enumerate(found.goals)},
         values=values,
     )
-
-
-def _counted(found: Scores) -> tuple[int, ...]:
-    return found.counted()[-LAST:]
 
 
 def _score(per_seed: np.ndarray, rows: Sequence[EvalRow]) -> Score:
@@ -194,16 +191,12 @@ def text(found: Comparison) -> str:
     wide = [max(len(line[i]) for line in lines) for i in range(len(heads))]
     table = ["  ".join(cell.ljust(w) for cell, w in zip(line, wide, strict=True)).rstrip() for line in lines]
     kind = "seeds" if all(len(side.seeds) > 1 for side in found.sides) else "seeds (of a single seed, over episodes)"
-    about = [f"{found.task}: success in %, {found.source}; 95 % intervals over {kind}"]
-    return "\n".join(
-        [*about, *table, *(_about(n, s) for n, s in zip(letters, found.sides, strict=True)), *_notes(found, letters)]
-    )
-
-
-def _about(name: str, side: Side) -> str:
-    steps = ", ".join(f"{step:,}" for step in side.steps)
-    seeds = " ".join(map(str, side.seeds))
-    return f"{name}: {side.path}  seeds {seeds}  steps {steps}  {side.episodes} episodes per seed and goal"
+    head = f"{found.task}: success in %, {found.source}; 95 % intervals over {kind}"
+    about = []
+    for name, side in zip(letters, found.sides, strict=True):
+        seeds, steps = " ".join(map(str, side.seeds)), ", ".join(f"{step:,}" for step in side.steps)
+        about.append(f"{name}: {side.path}  seeds {seeds}  steps {steps}  {side.episodes} episodes per seed and goal")
+    return "\n".join([head, *table, *about, *_notes(found, letters)])
 
 
 def _notes(found: Comparison, letters: Sequence[str]) -> list[str]:

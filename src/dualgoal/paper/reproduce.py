@@ -1,7 +1,7 @@
 """Reproduce a table of the paper: a plan of runs that comes with the package, and the table that they fill."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,19 +32,9 @@ class Outcome:
         return json.dumps(self.filled.to_dict() | {"problems": self.problems}, indent=1, allow_nan=False)
 
 
-def plan(
-    table: str,
-    *,
-    out: str | Path = "runs",
-    tasks: Collection[str] | None = None,
-    reps: Collection[str] | None = None,
-    seeds: Sequence[int] | None = None,
-    steps: int | None = None,
-    **overrides: Any,
-) -> list[Job]:
-    """The runs of a table and how far each is."""
-    runs = tables.expand(table, tasks=tasks, reps=reps, seeds=seeds, steps=steps, **overrides)
-    return jobs.locate(runs, Path(out))
+def plan(table: str, *, out: str | Path = "runs", **part: Any) -> list[Job]:
+    """The runs of a table and how far each is; `part` is that of `tables.expand`."""
+    return jobs.locate(tables.expand(table, **part), Path(out))
 
 
 def carry_out(

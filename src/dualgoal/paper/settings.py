@@ -85,8 +85,7 @@ def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides
             settings |= CODE_EXCEPTIONS.get(key, {})
     settings |= overrides
     every = max(1, _whole(settings["steps"]) // EVALUATIONS[line.pixels])
-    settings = {"eval_every": every, "save_every": every, "log_every": min(5_000, every)} | settings
-    return _run(task, rep, algo, settings)
+    return _run(task, rep, algo, config.schedule(every) | settings)
 
 
 def own(task: str, rep: str, algo: str, has_env: bool = False, **overrides: Any) -> config.Run:
@@ -99,8 +98,8 @@ def own(task: str, rep: str, algo: str, has_env: bool = False, **overrides: Any)
         return dataclasses.replace(preset(tasks.template(task), rep, algo, **overrides), task=task)
     steps = overrides.get("steps", 1_000_000)
     every = max(1, _whole(steps) // 10)
-    schedule = {"steps": steps, "eval_every": every, "save_every": every, "log_every": min(5000, every)}
-    return _run(task, rep, algo, schedule | {"episodes": 50 if has_env or exists(task) else 0} | overrides)
+    usual = config.schedule(every) | {"steps": steps, "episodes": 50 if has_env or exists(task) else 0}
+    return _run(task, rep, algo, usual | overrides)
 
 
 def _whole(steps: Any) -> int:
@@ -138,14 +137,7 @@ def _discount_and_parts(line: TaskSettings, rep: str, algo: str) -> dict[str, An
 
 
 def _run(task: str, rep: str, algo: str, settings: dict[str, Any]) -> config.Run:
-    values: dict[str, Any] = {"task": task, "rep": {"name": rep}, "algo": {"name": algo}}
-    for name, value in settings.items():
-        part, dot, option = name.partition(".")
-        if dot and part in ("rep", "algo"):
-            values[part][option] = value
-        else:
-            values[name] = value
-    return config.from_dict(values)
+    return config.from_options({"task": task, "rep": {"name": rep}, "algo": {"name": algo}}, settings)
 
 
 def _known(rep: str, algo: str, source: str) -> None:

@@ -1,17 +1,5 @@
-"""A sweep: any grid of runs from a TOML file, carried out as the paper's tables are, with one table at the end.
-
-tasks = ["cube-single-play-v0"]
-reps = ["orig", "dual"]
-algos = ["gcivl"]
-seeds = [0, 1, 2, 3]
-
-[options]              # of every run, as on the command line of train
-steps = 200_000
-
-[grid]                 # a list each: every combination is a run
-lr = [3e-4, 1e-3]
-"rep.dim" = [64, 256]  # where the representation has no such option, there is one run instead of two
-"""
+"""A sweep: any grid of runs from a TOML file (docs/cluster.md), carried out as the paper's tables are, with one table
+at the end. An option that a representation or an algorithm does not have makes no further runs of it."""
 
 import dataclasses
 import itertools

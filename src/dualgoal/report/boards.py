@@ -15,7 +15,7 @@ import numpy as np
 from dualgoal.envs import lightsout_puzzle
 from dualgoal.envs.lightsout import View
 from dualgoal.errors import UserError
-from dualgoal.runs.policy import Policy, load
+from dualgoal.runs.policy import load
 
 NETWORK_LIMIT = 4 << 20  # bytes of one network in a page
 
@@ -45,6 +45,7 @@ def player(path: str | Path, view: View, label: str, style: int) -> Table:
     size = sum(array.nbytes for layer in layers for array in layer.values())
     if size > NETWORK_LIMIT:
         raise UserError(f"{path}: its network has {size >> 20} MB; a page holds networks of {NETWORK_LIMIT >> 20} MB")
+    goals = np.asarray(view(lightsout_puzzle.task_boards(view.puzzle)[1]))
     patterns = np.asarray(lightsout_puzzle.presses(view.puzzle, view.anchors)).astype(np.uint8)
     return {
         "label": label,
@@ -53,14 +54,9 @@ def player(path: str | Path, view: View, label: str, style: int) -> Table:
         "step": policy.step,
         "anchors": [int(n) for n in view.puzzle.numbers(patterns)] if view.ideal else None,
         "scaled": view.scaling == "standardised",
-        "goals": _packed(_goals(policy, view)),
+        "goals": _packed(policy.encode(goals, draw=0)),
         "layers": [{name: _packed(array) for name, array in layer.items()} for layer in layers],
     }
-
-
-def _goals(policy: Policy, view: View) -> np.ndarray:
-    """The evaluation goals as the network reads them."""
-    return policy.encode(np.asarray(view(lightsout_puzzle.task_boards(view.puzzle)[1])), draw=0)
 
 
 def _layer(layer: Any) -> dict[str, np.ndarray]:

@@ -185,6 +185,23 @@ def from_dict(values: Any) -> Run:
     return _build(Run, rest | parts, where="run")
 
 
+def from_options(values: dict[str, Any], options: Mapping[str, Any]) -> Run:
+    """`from_dict` of these values, changed by options; those of a part have dotted names such as "rep.dim"."""
+    values = values | {kind: dict(values[kind]) for kind in registry.BASES}
+    for name, value in options.items():
+        part, _, option = name.partition(".")
+        if option and part in registry.BASES:
+            values[part][option] = value
+        else:
+            values[name] = value
+    return from_dict(values)
+
+
+def schedule(every: int) -> dict[str, int]:
+    """How often a run is evaluated, saved and logged if it is evaluated every so many steps."""
+    return {"eval_every": every, "save_every": every, "log_every": min(5_000, every)}
+
+
 def differences(a: Run, b: Run) -> list[str]:
     """The fields in which two runs differ, as 'rep.dim: 64 -> 128'; inert fields are left out."""
     left, right = flat(to_dict(a)), flat(to_dict(b))

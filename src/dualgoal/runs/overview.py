@@ -153,7 +153,7 @@ def ordered(lines: Sequence[Line], by: str, reverse: bool = False) -> list[Line]
     """Sorted by a column; what a run lacks comes last."""
     if by not in COLUMNS:
         raise unknown("column", by, COLUMNS)
-    value = lambda line: STATES.index(line.state) if by == "state" else getattr(line, "node" if by == "node" else by)
+    value = lambda line: STATES.index(line.state) if by == "state" else getattr(line, by)
     there = [line for line in lines if value(line) is not None]
     rest = [line for line in lines if value(line) is None]
     return [*sorted(there, key=lambda line: (value(line), line.path), reverse=reverse), *rest]

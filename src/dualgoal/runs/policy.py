@@ -131,10 +131,10 @@ class Policy:
         self.only_acts = only_acts
         self.params = jax.tree.map(jax.numpy.asarray, params)
         self._draws = 0
-        self._act = jax.jit(self._act_rows, static_argnums=5)
-        self._encode = jax.jit(self._encode_rows)
-        self._distance = jax.jit(functools.partial(self._measure_rows, agent.distance))
-        self._value = jax.jit(functools.partial(self._measure_rows, agent.value))
+        compiled = lambda function, **options: jax.jit(functools.partial(self._by_row, function), **options)
+        self._act = compiled(agent.act, static_argnums=5)
+        self._encode = compiled(lambda params, s, g, key: agent.encode(params, g, key, s))
+        self._distance, self._value = compiled(agent.distance), compiled(agent.value)
 
     def switch_to(self, other: "Policy") -> None:
         """Become `other`, another seed or checkpoint of the same run, and keep what has been compiled."""
@@ -188,18 +188,11 @@ class Policy:
         episode's id and its step only."""
         return np.asarray(self._act(self.params, obs, goal, ids, np.uint32(step), 0.0))
 
-    def _act_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array, temperature: float) -> Array:
-        def one(o: Array, g: Array, i: Array) -> Array:
-            return self.agent.act(params, o[None], g[None], self.key(i, draw), temperature)[0]
-
-        return jax.vmap(one)(obs, goal, ids)
-
-    def _encode_rows(self, params: Any, obs: Array, goal: Array, ids: Array, draw: Array) -> Array:
-        one = lambda o, g, i: self.agent.encode(params, g[None], self.key(i, draw), o[None])[0]
-        return jax.vmap(one)(obs, goal, ids)
-
-    def _measure_rows(self, what: Any, params: Any, obs: Array, goal: Array, ids: Array, draw: Array) -> Array:
-        one = lambda o, g, i: what(params, o[None], g[None], self.key(i, draw))[0]
+    def _by_row(
+        self, function: Any, params: Any, obs: Array, goal: Array, ids: Array, draw: Array, *more: Any
+    ) -> Array:
+        """`function(params, s, g, key, ...)` of each row alone, with a key of its own."""
+        one = lambda o, g, i: function(params, o[None], g[None], self.key(i, draw), *more)[0]
         return jax.vmap(one)(obs, goal, ids)
 
     def key(self, row: Array | int, draw: Array | int) -> Array:

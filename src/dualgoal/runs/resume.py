@@ -39,7 +39,8 @@ def restore(record: directory.Store, loop: TrainingLoop, run: Run, goals: int) -
     found = _newest_usable(record, loop, incomplete)
     if found is None:
         record.rewind(0)
-        return Start(0, _fresh(loop, run), [])
+        fresh = loop.init() if run.frozen_rep is None else _with_representation(run.frozen_rep, loop, run)
+        return Start(0, fresh, [])
     step, arrays = found
     record.rewind(step, incomplete(step))
     return Start(step, loop.place(trees.fill(loop.template, arrays)), incomplete(step))
@@ -65,10 +66,6 @@ def _intact(record: directory.Store, step: int) -> bool:
         record.warn(f"{record.path}: checkpoint {damage}; step {step:,} still has to be evaluated, so it is retrained")
         return False
     return True
-
-
-def _fresh(loop: TrainingLoop, run: Run) -> State:
-    return loop.init() if run.frozen_rep is None else _with_representation(run.frozen_rep, loop, run)
 
 
 def _with_representation(path: str, loop: TrainingLoop, run: Run) -> State:
