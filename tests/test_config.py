@@ -68,9 +68,9 @@ def test_bad_values_are_refused(change, words):
     [
         (lambda d: d["rep"].update(dmi=3), "rep.dmi is not an option of Dual"),
         (lambda d: d["rep"].update(name="dula"), "did you mean 'dual'"),
-        (lambda d: d.update(steps="many"), "run.steps is 'many'; expected int"),
-        (lambda d: d.update(ema_before_update=1), "run.ema_before_update is 1; expected bool"),
-        (lambda d: d["algo"].update(hidden=[1, "x"]), "algo.hidden is 'x'"),
+        (lambda d: d.update(steps="many"), 'run.steps is "many"; expected a whole number'),
+        (lambda d: d.update(ema_before_update=1), "run.ema_before_update is 1; expected true or false"),
+        (lambda d: d["algo"].update(hidden=[1, "x"]), 'algo.hidden is "x"; expected a whole number'),
         (lambda d: d.pop("task"), "run.task is missing"),
         (lambda d: d.update(rep=3), "'rep' is 3"),
     ],

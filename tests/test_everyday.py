@@ -111,7 +111,7 @@ def test_a_run_directory_is_a_file_with_options(place):
         ("stesp = 3", "unknown key 'stesp'; did you mean 'steps'?"),
         ("steps = 'many'", "steps is 'many'; expected a whole number"),
         ("steps = 1.5", "steps is 1.5; expected a whole number"),
-        ("lr = 'fast'", "lr is 'fast'; expected float"),
+        ("lr = 'fast'", 'lr is "fast"; expected a number'),
         ("task = 3", "task is 3; expected a text in quotes"),
         ("workers = 'two'", 'workers is "two"; expected a whole number'),
         ("track = 'wandb'", 'track is "wandb"; expected a list'),

@@ -267,7 +267,7 @@ def test_config_json_is_readable(tmp_path):
         (lambda c: c.update(dataset=None), "config.json: dataset is null; expected an object"),
         (lambda c: c["versions"].update(jax=7), "config.json: versions.jax is 7; expected a text"),
         (lambda c: c.update(frozen_rep={"path": "x"}), "config.json: frozen_rep.id is missing"),
-        (lambda c: c["run"].update(steps="x"), "run.steps is 'x'"),
+        (lambda c: c["run"].update(steps="x"), 'run.steps is "x"; expected a whole number'),
     ],
 )
 def test_a_damaged_config_names_the_field_and_the_rest_can_still_be_used(tmp_path, damage, words):

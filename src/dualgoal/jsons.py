@@ -8,6 +8,7 @@ cuts its journals back to the checkpoint it continues from, so a file never hold
 happened.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -16,10 +17,10 @@ import typing
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import IO, Any, Generic, NoReturn, TypeVar
+from typing import IO, Any, Generic, Literal, NoReturn, TypeVar
 
 from dualgoal import files
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, unknown
 
 MIB = 1 << 20
 FILE_LIMIT = 16 * MIB  # of a whole JSON file, unless its reader says otherwise
@@ -239,28 +240,44 @@ def _finite(value: Any) -> Any:
 # Typed values ---------------------------------------------------------------------------------------------------------
 
 
-def typed(value: Any, kind: Any, where: str) -> Any:
-    """A JSON value as the annotated type `kind` (dataclasses included), or a `UserError` that begins with `where`.
+Make = Callable[[dict[str, Any], Any, str], Any]  # an instance of a dataclass from a JSON object
 
-    Keys that a dataclass does not have are ignored; lists become tuples.
+
+def typed(value: Any, kind: Any, where: str, make: Make | None = None) -> Any:
+    """A JSON value as the annotated type `kind`, or a `UserError` that begins with `where`; lists become tuples.
+
+    Objects become dataclasses by `make`; by default, keys that a dataclass does not have are ignored.
     """
     origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if kind is Any or (value is None and NoneType in args):
         return value
     if dataclasses.is_dataclass(kind) and isinstance(value, dict):
-        return _typed_fields(value, kind, where)
+        return (make or _typed_fields)(value, kind, where)
     if origin in (typing.Union, UnionType):
-        options = [option for option in args if option is not NoneType]
-        return None if value is None and NoneType in args else typed(value, options[0], where)
-    if origin is dict and isinstance(value, dict):
-        return {key: typed(entry, args[1], f"{where}.{key}") for key, entry in value.items()}
-    if origin is tuple and isinstance(value, list):
-        return tuple(typed(entry, args[0], where) for entry in value)
-    if kind is float and type(value) in (int, float):
-        return float(value)
-    if isinstance(kind, type) and type(value) is kind:
+        return _first_that_fits(value, [option for option in args if option is not NoneType], where, make)
+    if origin is Literal:
+        if value not in args:
+            raise unknown(where, str(value), args)
         return value
-    raise UserError(f"{where} is {json.dumps(value)[:60]}; expected {_in_words(kind)}")
+    if origin is dict and isinstance(value, dict):
+        return {key: typed(entry, args[1], f"{where}.{key}", make) for key, entry in value.items()}
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(typed(entry, args[0], where, make) for entry in value)
+    if kind is float and (whole or isinstance(value, float)):
+        return float(value)
+    if kind is int and (whole or (isinstance(value, float) and value.is_integer())):  # 1e6 in a TOML file
+        return int(value)
+    if isinstance(kind, type) and kind is not int and isinstance(value, kind):
+        return value
+    raise UserError(f"{where} is {json.dumps(value, default=str)[:60]}; expected {_in_words(kind)}")
+
+
+def _first_that_fits(value: Any, kinds: list[Any], where: str, make: Make | None) -> Any:
+    for kind in kinds[:-1]:
+        with contextlib.suppress(UserError):
+            return typed(value, kind, where, make)
+    return typed(value, kinds[-1], where, make)
 
 
 def typed_file(value: Any, kind: Any, where: str, cure: str) -> Any:
@@ -289,4 +306,5 @@ def _in_words(kind: Any) -> str:
         return "an object"
     if typing.get_origin(kind) is tuple:
         return "a list"
-    return {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))
+    words = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+    return words.get(kind, getattr(kind, "__name__", str(kind)))

@@ -54,7 +54,7 @@ def protect_output() -> list[Output]:
 
 
 def lost_output(outputs: list[Output]) -> str | None:
-    """Why some of the output was lost, unless its reader ended, who has seen what he wanted."""
+    """Why some of the output was lost; None if nothing was, or if its reader ended because it had seen enough."""
     sys.stdout.flush()
     sys.stderr.flush()
     problems = [output.problem for output in outputs if output.problem is not None]

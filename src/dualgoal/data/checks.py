@@ -4,7 +4,7 @@ Shapes and types are checked from the archive's headers, before anything large i
 that a memory-mapped file is never read into memory as a whole. The rules are those of section 2.1 of the method.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from dualgoal.errors import UserError
 
 REQUIRED = ("observations", "actions", "terminals")
 SLACK = 1e-5  # float32 rounding of clipped actions
+RESCALE = "rescale them ('dualgoal data import --scale-actions' does)"
 _ROWS = 1 << 16
 
 
@@ -59,8 +60,12 @@ def arrays(
         _finite(name, key, array)
     ends = _episode_ends(name, terminals)
     if actions.ndim == 1:
-        return _discrete(name, actions), ends
-    return _bounded(name, actions).astype(np.float32, copy=False), ends
+        outside = lambda block: (block < 0) | (block > np.iinfo(np.int32).max)
+        _refuse(name, "actions", actions, outside, "; discrete actions count from 0")
+        return actions.astype(np.int32, copy=False), ends
+    outside = lambda block: (block > 1 + SLACK) | (block < -1 - SLACK)
+    _refuse(name, "actions", actions, outside, f", outside [-1, 1]; {RESCALE}")
+    return actions.astype(np.float32, copy=False), ends
 
 
 def goals(name: str, goals: np.ndarray, observations: np.ndarray) -> np.ndarray:
@@ -74,30 +79,27 @@ def goals(name: str, goals: np.ndarray, observations: np.ndarray) -> np.ndarray:
     return goals if image else goals.astype(np.float32, copy=False)
 
 
-def _blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def _refuse(name: str, key: str, array: np.ndarray, wrong: Callable[[np.ndarray], np.ndarray], why: str) -> None:
+    """Raise if there is a wrong number in an array, with the first of them, its row and the reason."""
     for at in range(0, len(array), _ROWS):
-        yield at, array[at : at + _ROWS]
+        block = array[at : at + _ROWS]
+        bad = wrong(block)
+        if bad.any():
+            row = int(np.argmax(bad.reshape(len(block), -1).any(axis=1)))
+            value = block[row].reshape(-1)[bad[row].reshape(-1)][0]
+            raise UserError(f"{name}: '{key}' is {value:g} in row {at + row}{why}")
 
 
 def _finite(name: str, key: str, array: np.ndarray) -> None:
-    if array.dtype.kind != "f":
-        return
-    largest = np.finfo(np.float32).max
-    for at, block in _blocks(array):
+    if array.dtype.kind == "f":
         # A float64 beyond float32's range would turn into infinity on conversion, so it counts as infinite.
-        bad = ~(np.abs(block) <= largest)
-        if bad.any():
-            row = at + int(np.argmax(bad.reshape(len(block), -1).any(axis=1)))
-            value = array[row].reshape(-1)[bad[row - at].reshape(-1)][0]
-            raise UserError(f"{name}: '{key}' is {value} in row {row}; expected finite numbers")
+        largest = np.finfo(np.float32).max
+        _refuse(name, key, array, lambda block: ~(np.abs(block) <= largest), "; expected finite numbers")
 
 
 def booleans(name: str, key: str, array: np.ndarray) -> np.ndarray:
     """An array of zeros and ones as booleans; anything else in it is refused, NaN included."""
-    odd = (array != 0) & (array != 1)
-    if odd.any():
-        row = int(np.argmax(odd))
-        raise UserError(f"{name}: '{key}' is {array[row]} in row {row}; expected 0 or 1")
+    _refuse(name, key, array, lambda block: (block != 0) & (block != 1), "; expected 0 or 1")
     return array.astype(bool)
 
 
@@ -113,27 +115,6 @@ def _episode_ends(name: str, terminals: np.ndarray) -> np.ndarray:
         row = int(last[np.argmax(lengths < 2)])
         raise UserError(f"{name}: 'terminals' makes row {row} an episode of one row; an episode needs two or more")
     return ends
-
-
-def _bounded(name: str, actions: np.ndarray) -> np.ndarray:
-    for at, block in _blocks(actions):
-        outside = (block > 1 + SLACK) | (block < -1 - SLACK)
-        if outside.any():
-            row = at + int(np.argmax(outside.any(axis=1)))
-            value = actions[row][outside[row - at]][0]
-            raise UserError(
-                f"{name}: 'actions' is {value:g} in row {row}, outside [-1, 1]; rescale them "
-                "('dualgoal data import --scale-actions' does)"
-            )
-    return actions
-
-
-def _discrete(name: str, actions: np.ndarray) -> np.ndarray:
-    outside = (actions < 0) | (actions > np.iinfo(np.int32).max)
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise UserError(f"{name}: 'actions' is {actions[row]} in row {row}; discrete actions count from 0")
-    return actions.astype(np.int32, copy=False)
 
 
 def fits_task(name: str, task: str, observation_shape: tuple[int, ...], action_dim: int) -> None:

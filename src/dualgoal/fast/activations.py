@@ -18,15 +18,8 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array
 
-from dualgoal.fast.activation_formulas import (
-    Hidden,
-    Params,
-    Scores,
-    backward_rows,
-    forward_rows,
-    has_head,
-    params_gradient,
-)
+from dualgoal.fast import activation_formulas
+from dualgoal.fast.activation_formulas import Hidden, Params, Scores, has_head
 
 KERNELS = ContextVar("KERNELS", default=True)  # False while a network is traced for another framework
 
@@ -78,7 +71,7 @@ def kernels_for(y: Hidden) -> ModuleType | None:
 @functools.partial(jax.jit, static_argnums=0, inline=True)  # for callers outside of jit: one dispatch instead of dozens
 def plain(out: jnp.dtype, y: Hidden, params: Params) -> Hidden | Scores:
     def member(y: Array, params: Array) -> Array:
-        return forward_rows([y], [[row[None]] for row in params])[0]
+        return activation_formulas.forward_rows([y], [[row[None]] for row in params])[0]
 
     x = jax.vmap(member)(y, params)
     return (x[..., 0] if has_head(params) else x).astype(out)
@@ -88,8 +81,9 @@ def plain(out: jnp.dtype, y: Hidden, params: Params) -> Hidden | Scores:
 def plain_backward(y: Hidden, params: Params, dout: Hidden | Scores) -> tuple[Hidden, Params]:
     def member(y: Array, params: Array, dout: Array) -> tuple[Array, Array]:
         zeros = [[jnp.zeros(())]] * min(len(params), 3)
-        dy, sums = backward_rows([y], [[row[None]] for row in params], [dout.reshape(len(y), -1)], zeros)
-        over_rows = [group.sum(axis=0) for (group,) in sums]
-        return dy[0].astype(y.dtype), jnp.stack(params_gradient(list(params), over_rows))
+        rows, d = [[row[None]] for row in params], dout.reshape(len(y), -1)
+        dy, sums = activation_formulas.backward_rows([y], rows, [d], zeros)
+        gradient = activation_formulas.params_gradient(list(params), [group.sum(axis=0) for (group,) in sums])
+        return dy[0].astype(y.dtype), jnp.stack(gradient)
 
     return jax.vmap(member)(y, params, dout)

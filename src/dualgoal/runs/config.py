@@ -13,13 +13,12 @@ import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import NoneType, UnionType
 from typing import Any, Literal
 
 from dualgoal import machine, registry
 from dualgoal.errors import UserError, unknown
 from dualgoal.interface import Algorithm, Representation
-from dualgoal.jsons import required
+from dualgoal.jsons import required, typed
 
 Precision = machine.PrecisionOption
 
@@ -61,7 +60,7 @@ class Run:
     lr: float = 3e-4
     """Adam's learning rate."""
     tau: float = 0.005
-    """Rate of the target networks."""
+    """How fast target networks follow: their share of the new parameters at every step."""
     ema_before_update: bool = True
     """Update target networks from the parameters before the gradient step, as the released code does."""
     augment: float = 0.5
@@ -236,44 +235,18 @@ def _build(cls: type, values: dict[str, Any], where: str) -> Any:
     needed = [f.name for f in dataclasses.fields(cls) if f.init and required(f)]
     if missing := [n for n in needed if n not in values]:
         raise UserError(f"{where}.{missing[0]} is missing from the configuration")
-    return cls(**{name: _typed(value, types[name], f"{where}.{name}") for name, value in values.items()})
+    return cls(**{name: typed(value, types[name], f"{where}.{name}", _make) for name, value in values.items()})
+
+
+def _make(values: dict[str, Any], cls: Any, where: str) -> Any:
+    """A part, or any other dataclass that an option holds."""
+    kind = _kind_of(cls)
+    return _build(cls, values, where) if kind is None else _part_from_dict(kind, values, where)
 
 
 @functools.cache
 def _types(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)
-
-
-def _typed(value: Any, kind: Any, where: str) -> Any:
-    """`value` as the annotated type, so that JSON's lists become tuples again and a wrong type is caught here."""
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        return value
-    if isinstance(value, dict) and (part := _kind_of(kind)) is not None:
-        return _part_from_dict(part, value, where)
-    if isinstance(value, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return _build(kind, value, where)
-    if origin is Literal:
-        if value not in args:
-            raise unknown(where, str(value), args)
-        return value
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_typed(v, args[0], where) for v in value)
-    if origin in (typing.Union, UnionType):
-        for option in args:
-            try:
-                return _typed(value, option, where)
-            except UserError:
-                continue
-    if kind is NoneType and value is None:
-        return None
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if kind is int and isinstance(value, float) and value.is_integer():  # 1e6 in a TOML file
-        return int(value)
-    if isinstance(kind, type) and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
-        return value
-    raise UserError(f"{where} is {value!r}; expected {getattr(kind, '__name__', kind)}")
 
 
 def _fields(value: Any) -> dict[str, Any]:

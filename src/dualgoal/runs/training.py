@@ -56,25 +56,17 @@ OnEvaluation = Callable[[Evaluation], object]
 
 
 class Evaluator(Protocol):
-    """Scores checkpoints while training continues; `evaluation.WorkerEvaluator` is one."""
+    """Scores checkpoints while training continues; `evaluation.WorkerEvaluator` says what each of these does."""
 
     @property
-    def goals(self) -> int:
-        """Number of evaluation goals."""
-        ...
+    def goals(self) -> int: ...
 
     @property
-    def pending(self) -> list[int]:
-        """Steps whose evaluation has been submitted but not collected."""
-        ...
+    def pending(self) -> list[int]: ...
 
-    def submit(self, path: Path, step: int) -> None:
-        """Start to evaluate the checkpoint of `step` in the run directory `path`."""
-        ...
+    def submit(self, path: Path, step: int) -> None: ...
 
-    def collect(self) -> list[tuple[int, list[EvalRow]]]:
-        """(step, rows) of the evaluations that are finished, oldest first."""
-        ...
+    def collect(self) -> list[tuple[int, list[EvalRow]]]: ...
 
     def __enter__(self) -> "Evaluator": ...
 
@@ -205,7 +197,7 @@ class Session:
                     self._leave_if(interruption, step)
             if step < self.run.steps:
                 self._save(step, state)
-                self.display.say(f"{self.record.path}: stopped at step {step:,}, as asked; more calls continue it")
+                self.display.say(f"{self.record.path}: stopped at step {step:,}, as asked; call again to continue")
             while self.evaluator.pending:
                 self._collect(step)
                 self._leave_if(interruption, step)
