@@ -16,18 +16,13 @@ from dualgoal.errors import UserError
 if TYPE_CHECKING:
     from dualgoal.paper.jobs import Job, Means
 
-ON_HELP = "Where the runs are trained: here, ray, ray:HOST:PORT or slurm (see docs/cluster.md)."
-On = Annotated[str, arg(metavar="here|ray[:ADDRESS]|slurm", help=ON_HELP)]
-Gpus = Annotated[float | None, unset("one, if there are any", "FLOAT")]
-Cpus = Annotated[int | None, unset("an even share of the machine; on Slurm 8", "INT")]
-Slurm = Annotated[tuple[str, ...], unset("24 hours, the cluster's own defaults", "NAME=VALUE")]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ManyRuns(Verb):
     """The options of commands that carry out a plan of runs."""
 
-    on: On = "here"
+    on: Annotated[str, arg(metavar="here|ray[:ADDRESS]|slurm")] = "here"
+    """Where the runs are trained: here, ray, ray:HOST:PORT or slurm (see docs/cluster.md)."""
     dry_run: bool = False
     """Only list the runs."""
     json: bool = False
@@ -38,11 +33,11 @@ class ManyRuns(Verb):
     """Folder with the datasets."""
     workers: Annotated[int | None, unset("half the cores; with an accelerator, all but one", "INT")] = None
     """Evaluation processes of each run."""
-    gpus: Gpus = None
+    gpus: Annotated[float | None, unset("one, if there are any", "FLOAT")] = None
     """GPUs of each run on a cluster; below 1, a share of one GPU and of its memory."""
-    cpus: Cpus = None
+    cpus: Annotated[int | None, unset("an even share of the machine; on Slurm 8", "INT")] = None
     """CPU cores of each run on a cluster, for training and evaluation."""
-    slurm: Slurm = ()
+    slurm: Annotated[tuple[str, ...], unset("24 hours, the cluster's own defaults", "NAME=VALUE")] = ()
     """More options of sbatch, for instance partition=gpu time=600 (minutes)."""
     quiet: bool = False
     """Show no progress."""

@@ -137,19 +137,12 @@ def run_demo(out: Path, todo: Sequence[Part] | None = None, carry_out: Callable[
     carry_out(todo, say)
     notes = [where_learned_distances_win(RESULTS), f"Train one of these: {TRY}"]
     paths = [part.path for part in todo]
-    report = page.write_report(
-        paths, out / "report.html", title="dualgoal demo", command=f"dualgoal demo --out {out}", notes=notes
-    )
+    command = f"dualgoal demo --out {out}"
+    report = page.write_report(paths, out / "report.html", title="dualgoal demo", command=command, notes=notes)
     found = page.sentences(paths)
     print(summary([*found, *notes]))
     say(f"open {report}")
-    record: dict[str, Any] = {
-        "command": f"dualgoal demo --out {out}",
-        "sentences": found,
-        "notes": notes,
-        "game": GAME,
-        "maze": MAZE,
-    }
+    record: dict[str, Any] = {"command": command, "sentences": found, "notes": notes, "game": GAME, "maze": MAZE}
     record |= {"seconds": round(time.monotonic() - began), "cpu_seconds": round(sum(os.times()[:4]))}
     write_atomic(out / "summary.json", (json.dumps(record, indent=1) + "\n").encode())
     return report
@@ -171,9 +164,8 @@ def where_learned_distances_win(folder: Path) -> str:
             found.setdefault((record.task, record.steps), {})[record.column] = record
     words = []
     for task in LEARNED:
-        pairs = [
-            (steps, pair) for (name, steps), pair in found.items() if name == task and {"orig", "dual"} <= set(pair)
-        ]
+        mine = [(steps, pair) for (name, steps), pair in found.items() if name == task]
+        pairs = [(steps, pair) for steps, pair in mine if {"orig", "dual"} <= set(pair)]
         if pairs:
             steps, pair = max(pairs, key=lambda one: one[0])
             dual, orig = (pair[column].scores().per_seed() for column in ("dual", "orig"))

@@ -117,9 +117,7 @@ def _advice(found: dict[str, Any]) -> list[str]:
         if shutil.which("nvidia-smi"):
             lines.append("JAX does not use the NVIDIA GPU: pip install 'dualgoal[cuda12]' (or cuda13)")
         else:
-            lines.append(
-                "no GPU or TPU: a full-size run takes days on this machine and hours on a GPU; small runs are fine"
-            )
+            lines.append("no GPU or TPU: small runs are fine here, those of the paper's size take very long")
     mujoco = found["versions"].get("mujoco")
     if mujoco and tuple(map(int, mujoco.split(".")[:2])) >= (3, 5):
         lines.append(f"MuJoCo {mujoco} simulates differently from the paper's version: pip install 'mujoco<3.5'")

@@ -114,9 +114,8 @@ class NavigatePoint:
         env, counts = self.env, Counter[str]()
         goal = _start_maze(env, rng, self.cells, self.vertices)
         observation, (x, y) = env.get_ob(), env.get_xy()
-        noise = rng.normal(
-            0.0, POINT_NOISE, (rows, 2)
-        )  # all at once: drawing it step by step would add a tenth to the cost of a step
+        # All at once: drawing it step by step would add a tenth to the cost of a step.
+        noise = rng.normal(0.0, POINT_NOISE, (rows, 2))
         out = Recorder(rows)
         for at in range(rows):
             dx, dy = _direction(self.maze, x, y, goal)

@@ -52,12 +52,10 @@ class DatasetFiles:
 
 def find(path: Path, task: str | None, split: str) -> Path:
     """The npz file of a split. `path` is one of the npz files, or a folder; then `task` says which of its datasets."""
-    files = (
-        DatasetFiles(path, plain(task) if task else _only_name(path)) if path.is_dir() else DatasetFiles.holding(path)
-    )
-    wanted = files.split(split)
-    if split == "train" and not path.is_dir():
-        wanted = path  # whatever its name is
+    if path.is_dir():
+        wanted = DatasetFiles(path, plain(task) if task else _only_name(path)).split(split)
+    else:  # a training file may have any name
+        wanted = path if split == "train" else DatasetFiles.holding(path).split(split)
     if not wanted.is_file():
         raise UserError(f"{wanted}: no such dataset; make it with 'dualgoal data generate' or 'dualgoal data fetch'")
     return wanted

@@ -21,9 +21,8 @@ ENDLESS = 1 << 30  # steps of an episode: only a fall ends it
 
 def evaluate(body: str, policy: Policy, *, episodes: int, seed: int, threads: int) -> dict[str, Measures]:
     """Measures by noise on the actions: none, and as much as collectors add."""
-    return {
-        f"{noise:g}": _measure(BODIES[body](), policy, episodes, seed, threads, noise) for noise in (0.0, WALK_NOISE)
-    }
+    measure = lambda noise: _measure(BODIES[body](), policy, episodes, seed, threads, noise)
+    return {f"{noise:g}": measure(noise) for noise in (0.0, WALK_NOISE)}
 
 
 def _measure(body: Body, policy: Policy, episodes: int, seed: int, threads: int, noise: float) -> Measures:

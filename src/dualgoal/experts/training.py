@@ -210,9 +210,8 @@ class Session:
         """A new checkpoint, then without the old ones."""
         self.journal.sync()
         if self.step not in directory.steps(self.folder):
-            checkpoint.write(
-                directory.checkpoint_path(self.folder, self.step), self._arrays(), step=self.step, seconds=self.elapsed
-            )
+            file = directory.checkpoint_path(self.folder, self.step)
+            checkpoint.write(file, self._arrays(), step=self.step, seconds=self.elapsed)
         for step in directory.steps(self.folder)[:-1]:
             old = directory.checkpoint_path(self.folder, step)
             old.with_suffix(".json").unlink(missing_ok=True)

@@ -38,9 +38,8 @@ class Conv(eqx.Module):
         self.b = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, "B H W i"]) -> Float[Array, "B H W o"]:
-        y = lax.conv_general_dilated(
-            x, self.w.astype(x.dtype), (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        layout = ("NHWC", "HWIO", "NHWC")
+        y = lax.conv_general_dilated(x, self.w.astype(x.dtype), (1, 1), "SAME", dimension_numbers=layout)
         return y + self.b.astype(x.dtype)[None, None, None]
 
 

@@ -101,9 +101,9 @@ def collect(
 
 
 def _with_cost(record: Record, spent: costs.Cost | None) -> Record:
-    return (
-        record if spent is None else dataclasses.replace(record, cost=dataclasses.replace(spent, data=record.cost.data))
-    )
+    if spent is None:
+        return record
+    return dataclasses.replace(record, cost=dataclasses.replace(spent, data=record.cost.data))
 
 
 def cells_of(path: Path) -> list[PlannedRun]:

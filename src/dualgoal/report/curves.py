@@ -45,9 +45,8 @@ def embed(svg: str, *, id: str, label: str) -> Markup:
     for child in list(root):
         if child.tag == f"{SVG}metadata" or child.find(f"{SVG}style") is not None:
             root.remove(child)
-    used = set(
-        re.findall(r"#([\w-]+)\b", " ".join(v for e in root.iter() for k, v in e.attrib.items() if k != "style"))
-    )
+    values = [value for element in root.iter() for name, value in element.attrib.items() if name != "style"]
+    used = set(re.findall(r"#([\w-]+)\b", " ".join(values)))
     for element in root.iter():
         element.tag = element.tag.removeprefix(SVG)
         element.text, element.tail = (text if text and text.strip() else None for text in (element.text, element.tail))

@@ -47,9 +47,7 @@ def results(runs: Sequence[Shown]) -> Markup:
     any_paper = any(run.paper for run in runs)
     heads = ["run", "success", "95 % interval"] + ["paper"] * any_paper + ["steps", "seeds"]
     rows = [_result_row(run, any_paper) for run in runs]
-    words = (
-        "Success in percent: mean over goals and the last evaluations (up to three), ± standard deviation over seeds"
-    )
+    words = "Success in percent: mean over goals and up to three last evaluations, ± standard deviation over seeds"
     return table(heads, rows, caption=words)
 
 
@@ -298,16 +296,9 @@ def _inside(kind: str, content: bytes) -> str:
 
 
 def _film(name: str, content: bytes, poster: str | None) -> Markup:
-    options: dict[str, Any] = {
-        "src": _inside("video/mp4", content),
-        "poster": poster,
-        "controls": True,
-        "muted": True,
-        "loop": True,
-        "playsinline": True,
-        "preload": "metadata",
-    }
-    return tag("figure", tag("video", aria_label=name, **options), tag("figcaption", name))
+    looks = {"controls": True, "muted": True, "loop": True, "playsinline": True, "preload": "metadata"}
+    film = tag("video", src=_inside("video/mp4", content), poster=poster, aria_label=name, **looks)
+    return tag("figure", film, tag("figcaption", name))
 
 
 def paper_number(cells: Sequence[PlannedRun]) -> Number | None:

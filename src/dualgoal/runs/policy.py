@@ -73,9 +73,8 @@ def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
         known = jsons.read(about, follow=True)
         content = files.read_bytes(file, MOST_BYTES, follow=True)
     except FileNotFoundError as problem:
-        raise UserError(
-            f"{problem.filename}: no such file; an export is a safetensors file and a JSON file"
-        ) from problem
+        both = "an export is a safetensors file and a JSON file"
+        raise UserError(f"{problem.filename}: no such file; {both}") from problem
     if not isinstance(known, dict) or known.get("format") != EXPORTED or not {"run", "facts"} <= set(known):
         raise UserError(f"{about}: does not describe an export that can be loaded; export the run again")
     named = {name: jsons.typed(known.get(name), int, f"{about}: {name}") for name in ("seed", "step")}

@@ -42,9 +42,8 @@ class EvalRow:
         """Plain values, as written to eval.jsonl and to row files."""
         out: dict[str, Any] = {"seed": self.seed, "step": self.step, "goal": self.goal, "episodes": self.episodes}
         out |= {"successes": self.successes, "success": self.success, "length": self.length}
-        return (
-            out | {"goal_noise": self.goal_noise} | ({"action_noise": self.action_noise} if self.action_noise else {})
-        )
+        out["goal_noise"] = self.goal_noise
+        return out | ({"action_noise": self.action_noise} if self.action_noise else {})
 
     @classmethod
     def from_json(cls, values: Any, where: str) -> "EvalRow":

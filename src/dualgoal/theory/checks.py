@@ -49,10 +49,8 @@ def random_unreachable(rng: np.random.Generator, states: int, actions: int = 3, 
     """Two halves, and only the first can leave: goals of the first are unreachable from the second."""
     process = random_stochastic(rng, states, actions, successors)
     half = states // 2
-    trapped = np.where(
-        np.arange(states)[:, None, None] < half, process.successors, half + process.successors % (states - half)
-    )
-    return Process(trapped, process.probabilities)
+    first, there = np.arange(states)[:, None, None] < half, process.successors
+    return Process(np.where(first, there, half + there % (states - half)), process.probabilities)
 
 
 def random_block(rng: np.random.Generator, states: int, observations: int = 3, actions: int = 3) -> BlockProcess:
@@ -116,12 +114,9 @@ def _universality(rng: np.random.Generator, states: int, dims: Sequence[int]) ->
     """The remark of section 1.7, measured: inner products improve with dimension, a metric stops at V*'s asymmetry."""
     values = optimal_values(random_stochastic(rng, states, actions=2, successors=2), GAMMA)
     for fit in [theorems.fit_errors(values, dim) for dim in dims]:
-        yield CheckResult(
-            f"fit of V*, inner product, {fit.dim} dim", "asymmetric", states, fit.inner, fit.inner < fit.metric
-        )
-        yield CheckResult(
-            f"fit of V*, best metric, {fit.dim} dim", "asymmetric", states, fit.metric, fit.metric >= fit.floor
-        )
+        size = f"{fit.dim} dim"
+        yield CheckResult(f"fit of V*, inner product, {size}", "asymmetric", states, fit.inner, fit.inner < fit.metric)
+        yield CheckResult(f"fit of V*, best metric, {size}", "asymmetric", states, fit.metric, fit.metric >= fit.floor)
     full = theorems.fit_errors(values, states)
     yield within("fit of V*, inner product, full rank", "asymmetric", states, full.inner)
 

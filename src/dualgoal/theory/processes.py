@@ -150,9 +150,8 @@ def _iterate(
     successors: jax.Array, probabilities: jax.Array, goals: jax.Array, gamma: jax.Array, tol: jax.Array, reward: Reward
 ) -> jax.Array:
     step, hit, scale = (0.0, 1.0, 1.0) if reward == "zero_one" else (-1.0, 0.0, 1 / (1 - gamma))
-    most = jnp.ceil(
-        jnp.log(tol) / jnp.log(gamma)
-    )  # after n sweeps from the worst values the error is at most scale * gamma^n
+    # After n sweeps from the worst values the error is at most scale * gamma^n.
+    most = jnp.ceil(jnp.log(tol) / jnp.log(gamma))
     enough = tol * scale * (1 - gamma) / gamma  # gamma / (1 - gamma) times the last change bounds it as well
 
     def sweep(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
