@@ -34,8 +34,17 @@ class Aimless(Good):
     def reset(self, *, seed=None, options=None):
         return np.zeros(2), {}
 
+class Broken(Good):
+    def __init__(self, port): pass
+class Fails(Good):
+    def step(self, action): return 1 / 0
+class Older(Good):
+    def step(self, action): return super().step(action)[:4]
+
 number = 3
 def nothing(): return None
+def reached(observation, goal): return observation["gripper"]
+def achieved(rows): return rows["gripper"]
 """
 RUN = f"train {TASK} --data data --steps 10 --out new "
 OWN = "train own --data own.npz --steps 10 --out new "
@@ -101,6 +110,11 @@ MISTAKES = {
     OWN + "--env envs.py:Endless": "does not say how long an episode lasts; give --max-steps",
     OWN + "--env envs.py:Silent": "info has no 'success'; give --success",
     OWN + "--env envs.py:Aimless": "the environment names no goal",
+    OWN + "--env envs.py:Broken": "envs.py:Broken' raised TypeError: Broken.__init__() missing 1 required",
+    OWN + "--env envs.py:Fails": "step raised ZeroDivisionError: division by zero (envs.py, line ",
+    OWN + "--env envs.py:Older": "step raised ValueError: not enough values to unpack (expected 5, got 4)",
+    OWN + "--env typo.py:Env": "typo.py:Env' raised AttributeError: module 'gymnasium' has no attribute 'Enw'",
+    OWN + "--env envs.py:Good --success envs.py:reached": "envs.py:reached' raised IndexError",
     OWN + "--env envs.py:Good --success often": "success 'often': expected info, terminated, a distance",
     OWN + "--env envs.py:Good --success envs.py:gone": "has nothing called gone",
     OWN + "--env envs.py:Good --max-steps 0": "max_steps is 0; expected at least 1",
@@ -121,6 +135,7 @@ MISTAKES = {
     "data import own.npz --out made --goal-dims 7": "7",
     "data import own.npz --out made --goal-dims 0 --goal-keys observations": "goal",
     "data import own.npz --out made --goal-function nowhere:f": "nowhere",
+    "data import own.npz --out made --goal-function envs.py:achieved": "envs.py:achieved' raised IndexError",
     "data import own.npz --out made --key observations=state": "state",
     "data import own.npz": "missing: --out",
     "data generate cube-singel-play-v0 --episodes 1 --out made": "unknown task 'cube-singel-play-v0'",
@@ -177,6 +192,7 @@ def place(tmp_path_factory):
     np.savez(folder / "part.npz", actions=good["actions"], terminals=good["terminals"])
     (folder / "empty").mkdir()
     texts = {"envs.py": ENVIRONMENTS, "bad.toml": "steps =", "key.toml": "stesp = 3", "type.toml": "lr = 'fast'"}
+    texts |= {"typo.py": "import gymnasium\nclass Env(gymnasium.Enw): pass"}
     texts |= {"goals.txt": "1 2 3", "option.toml": f'tasks = ["{TASK}"]\n[options]\n"rep.dmi" = 3'}
     for name, text in texts.items():
         (folder / name).write_text(text)

@@ -4,9 +4,12 @@ packages."""
 import hashlib
 import importlib
 import importlib.util
+import os
 import re
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,6 +48,27 @@ def function(what: str, path: str) -> Any:
     if not callable(found):
         raise UserError(f"{what} '{path}': it is a {type(found).__name__}, which cannot be called; name a function")
     return found
+
+
+@contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Around code of the user's own: what it raises becomes one line, or stays as it is if DUALGOAL_DEBUG is set."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, UserError) or os.environ.get("DUALGOAL_DEBUG"):
+            raise
+        raise raised(what, error) from error
+
+
+def raised(what: str, error: Exception) -> UserError:
+    """One line about an exception of the user's code, with the last place in it that is neither ours nor a library's."""
+    ours = (str(Path(__file__).parent), "<")
+    places = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(ours)]
+    own = [f for f in places if "site-packages" not in Path(f.filename).parts]
+    place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    reason = " ".join(str(error).split())[:200]
+    return UserError(f"{what} raised {type(error).__name__}: {reason}{place}; DUALGOAL_DEBUG=1 shows the traceback")
 
 
 def optional(module: str, extra: str, what: str) -> Any:
@@ -87,6 +111,8 @@ def module_of(what: str, path: str) -> ModuleType:
         raise UserError(f"{what} '{path}': {error.strerror or error}; expected a Python file") from error
     except SyntaxError as error:
         raise UserError(f"{what} '{path}': line {error.lineno} is not Python ({error.msg})") from error
+    except Exception as error:
+        raise raised(f"{what} '{path}'", error) from error
 
 
 def _from_file(file: Path) -> ModuleType:

@@ -46,7 +46,9 @@ class GoalSpace:
             return observations[:, list(self.dims)]
         if self.function is None:
             return None
-        goals = np.asarray(imports.function("goal function", self.function)(observations))
+        function = imports.function("goal function", self.function)
+        with imports.calling(f"goal function '{self.function}'"):
+            goals = np.asarray(function(observations))
         if goals.ndim < 2 or len(goals) != len(observations):
             raise UserError(
                 f"{name}: {self.function} gives shape {goals.shape} for {len(observations)} rows of observations; "

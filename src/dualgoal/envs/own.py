@@ -24,11 +24,13 @@ Rows = Callable[[np.ndarray], np.ndarray | None]  # goals of rows of observation
 def build(what: Any, max_steps: int | None = None) -> Any:
     """The environment that a user means: an object, a callable that makes one, `module:factory`, or a Gymnasium id."""
     name = what if isinstance(what, str) else getattr(what, "__name__", type(what).__name__)
-    if isinstance(what, str):
-        named = ":" in what and what.rpartition(":")[2].isidentifier()  # Gymnasium's module:Name-v0 is not
-        made = imports.function("environment", what)() if named else _from_id(what, max_steps)
+    named = isinstance(what, str) and ":" in what and what.rpartition(":")[2].isidentifier()
+    if isinstance(what, str) and not named:  # Gymnasium's module:Name-v0 too
+        made = _from_id(what, max_steps)
     else:
-        made = what() if makes(what) else what
+        maker = imports.function("environment", what) if named else what
+        with imports.calling(f"environment '{name}'"):
+            made = maker() if makes(maker) else maker
     if not all(hasattr(made, part) for part in ("reset", "step", "action_space")):
         raise UserError(f"environment '{name}' is a {type(made).__name__}; expected a gymnasium.Env")
     return made
@@ -103,13 +105,15 @@ class OwnEnv(TaskEnv):
         options |= {"render_goal": True} if render_goal and isinstance(self.raw, TaskEnv) else {}
         wanted = None if self.terms.goals is None else np.array(self.terms.goals[task_id - 1], np.float32)
         options |= {} if wanted is None else {"goal": wanted}
-        raw, info = self.raw.reset(seed=seed, options=options or None)
+        with imports.calling(f"{self.task}: the environment's reset"):
+            raw, info = self.raw.reset(seed=seed, options=options or None)
         there = raw["desired_goal"] if isinstance(raw, Mapping) and "desired_goal" in raw else info.get("goal")
         self._goal, self._steps = self._agreed(wanted, there), 0
         return self._observe(raw), {**info, "goal": self._goal, "task_id": task_id}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        raw, reward, terminated, truncated, info = self.raw.step(self._action(action))
+        with imports.calling(f"{self.task}: the environment's step"):
+            raw, reward, terminated, truncated, info = self.raw.step(self._action(action))
         self._steps += 1
         obs = self._observe(raw)
         success = self._reached(raw, obs, bool(terminated), info)
@@ -170,7 +174,8 @@ class OwnEnv(TaskEnv):
 
     def _reached(self, raw: Any, obs: np.ndarray, terminated: bool, info: dict[str, Any]) -> bool:
         if self._success is not None:
-            return bool(self._success(raw, self._goal))
+            with imports.calling(f"success '{self.terms.success}'"):
+                return bool(self._success(raw, self._goal))
         if self._tolerance is not None:
             return float(np.linalg.norm(self._achieved(raw, obs) - self._goal)) <= self._tolerance
         if self.terms.success == "terminated":
