@@ -36,7 +36,8 @@ def described(name, seeds, precision, file):
     rep, algo, *rest = re.split(r" \+ |, ", name)
     asked = {"rep": rep, "algo": algo, "seeds": int(seeds), "precision": precision, "batch": 1024, "width": 512}
     for word in rest:
-        asked |= {"batch": 256} if word == "pixels" else {word.split()[0]: int(word.split()[1])}
+        if word != "library convolutions":
+            asked |= {"batch": 256} if word == "pixels" else {word.split()[0]: int(word.split()[1])}
     (found,) = [row for row in json.loads((ROOT / file).read_text()) if asked.items() <= row.items()]
     return found
 
@@ -85,3 +86,14 @@ def test_the_run_on_a_loaded_machine_is_quoted_as_its_file_has_it():
     rows = {row["seeds"]: row for row in json.loads((ROOT / "results" / "bench_dual_bf16_loaded.json").read_text())}
     eight, one = (f"{rows[n]['ms_per_step_per_seed']:.3f}" for n in (8, 1))
     assert f"{eight} ms per step and seed\nfor eight seeds and {one} ms for one" in PAGE
+
+
+def test_the_text_about_images_says_what_the_row_files_say():
+    text = " ".join(PAGE.split())
+    ours, library = (json.loads((ROOT / FILES[letter]).read_text()) for letter in "HI")
+    one, four = (slow["ms_per_step"] / fast["ms_per_step"] for fast, slow in zip(ours, library, strict=True))
+    assert f"one seed is {one:.1f} times as fast as with the library's convolutions, four seeds {four:.1f} times" in text
+    for row in (*ours, library[0]):
+        assert "; ".join(f"{kind} {cost['us'] / 1e3:.2f}" for kind, cost in row["kernels"].items()) in text
+    for row in (ours[0], library[0]):
+        assert f"the sum is {sum(cost['us'] for cost in row['kernels'].values()) / 1e3:.2f} ms" in text

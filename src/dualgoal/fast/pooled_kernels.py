@@ -18,11 +18,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-from dualgoal.fast.convolution_kernels import TILE, Tile, flat, neighbours, summed_over_tiles
+from dualgoal.fast.convolution_kernels import Tile, flat, neighbours, summed_over_tiles
 from dualgoal.fast.pooling import NO_WINDOW, code
 
 REACH = 8  # pixels of an image row that are loaded for a window: five are needed, and a power of two is loaded
 FORWARD = Tile(pixels=64)  # a program holds five rows of pixels in registers
+BACKWARD = Tile()
 
 
 def window_weights(w: Array, channels: int) -> Array:
@@ -95,7 +96,7 @@ def pooled_weight_gradient(
     inputs: int,
     *,
     scale: float = 1.0,
-    tile: Tile = TILE,
+    tile: Tile = BACKWARD,
     interpret: bool = False,
 ) -> tuple[Array, Array]:
     """weight_gradient(x, pool_backward(chosen, dy)); x and chosen may have more images than dy."""

@@ -23,7 +23,7 @@ from jaxtyping import Array
 
 from dualgoal.fast.pooling import pool_backward, pool_forward
 
-SWITCH = "DUALGOAL_IMAGE_KERNELS"  # 1 uses the kernels; they are off until they have been measured on a GPU
+SWITCH = "DUALGOAL_IMAGE_KERNELS"  # 0 turns the kernels off, for GPUs on which they do not compile
 Layer = tuple[Array, Array]  # weights (3, 3, i, o) and bias
 Stacks = tuple[tuple[Layer, Layer, Layer], ...]  # of each stack the first convolution, and the two of its block
 
@@ -123,7 +123,7 @@ def ops_for(shapes: Sequence[tuple[Any, ...]], bf16: bool) -> Ops | None:
     rows are looked at last: in exports they are open."""
     if (
         not bf16
-        or os.environ.get(SWITCH) != "1"
+        or os.environ.get(SWITCH) == "0"
         or jax.default_backend() != "gpu"
         or "rocm" in jax.devices()[0].client.platform_version
     ):
