@@ -92,7 +92,8 @@ def test_the_text_about_images_says_what_the_row_files_say():
     text = " ".join(PAGE.split())
     ours, library = (json.loads((ROOT / FILES[letter]).read_text()) for letter in "HI")
     one, four = (slow["ms_per_step"] / fast["ms_per_step"] for fast, slow in zip(ours, library, strict=True))
-    assert f"one seed is {one:.1f} times as fast as with the library's convolutions, four seeds {four:.1f} times" in text
+    said = f"one seed is {one:.1f} times as fast as with the library's convolutions, four seeds {four:.1f} times"
+    assert said in text
     for row in (*ours, library[0]):
         assert "; ".join(f"{kind} {cost['us'] / 1e3:.2f}" for kind, cost in row["kernels"].items()) in text
     for row in (ours[0], library[0]):

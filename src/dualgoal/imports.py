@@ -62,7 +62,7 @@ def calling(what: str) -> Iterator[None]:
 
 
 def raised(what: str, error: Exception) -> UserError:
-    """One line about an exception of the user's code, with the last place in it that is neither ours nor a library's."""
+    """One line about an exception of the user's code, with the last place that is neither ours nor a library's."""
     ours = (str(Path(__file__).parent), "<")
     places = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(ours)]
     own = [f for f in places if "site-packages" not in Path(f.filename).parts]
