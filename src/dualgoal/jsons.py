@@ -285,7 +285,8 @@ def typed_file(value: Any, kind: Any, where: str, cure: str) -> Any:
     try:
         return typed(value, kind, "")
     except UserError as problem:
-        raise UserError(f"{where}: {str(problem).lstrip('. ')}; {cure}") from problem
+        about = str(problem)  # " is []; expected ..." of the whole content, else what its field is
+        raise UserError(f"{where}{'' if about[0] == ' ' else ': '}{about.removeprefix('.')}; {cure}") from problem
 
 
 def _typed_fields(value: dict[str, Any], kind: Any, where: str) -> Any:

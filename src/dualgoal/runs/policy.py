@@ -83,7 +83,7 @@ def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
     for name, asked in (("seed", seed), ("step", step)):
         if asked not in (None, named[name]):
             raise UserError(f"{file}: holds {name} {named[name]}, not {asked}; load the run directory for others")
-    run, facts = config.from_dict(known["run"]), RunFacts.from_json(known["facts"], str(about))
+    run, facts = config.from_dict(known["run"]), RunFacts.from_json(known["facts"], f"{about}: facts")
     agent = agent_for(run, facts.sizes)
     arrays = checkpoint.arrays_in(content, file)
     params = flat.unflatten(run.rep, run.algo, _template(agent).params, arrays, str(file))
