@@ -94,7 +94,7 @@ MISTAKES = {
     "train --config nowhere.toml": "nowhere.toml: no such file; give a TOML file with the options of a run",
     "train --config bad.toml": "bad.toml: not TOML",
     f"train {TASK} --config key.toml": "key.toml: unknown key 'stesp'; did you mean 'steps'?",
-    f"train {TASK} --config type.toml": "type.toml: lr is 'fast'",
+    f"train {TASK} --config type.toml": 'type.toml: lr is "fast"; expected a number',
     f"train {TASK} --config data": "data: not a run directory",
     "train --config run other": "the task comes first",
     # Environments and goals of one's own
