@@ -4,7 +4,9 @@ import errno
 import importlib
 import os
 import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -45,8 +47,8 @@ VERBS: dict[str, Entry] = {
     "data fetch": Entry("data:Fetch", "Download a dataset of the paper."),
     "data info": Entry("data:Info", "Print shapes, episodes, value ranges and origin of a dataset."),
     "data import": Entry("data:Import", "Convert your own recordings to a dataset."),
-    "expert train": Entry("expert:Train", "Train a policy that walks, for data of walkers.", resumes=True),
-    "expert eval": Entry("expert:Eval", "Measure how well such a policy walks."),
+    "expert train": Entry("expert:Train", "Train a policy that walks, to generate data with it.", resumes=True),
+    "expert eval": Entry("expert:Eval", "Measure how well a policy walks."),
     "list": Entry("listing:List", "List representations, algorithms, tasks or the paper's tables."),
     "demo": Entry("demo:Demo", "Train on Lights Out and on a maze and write a report, in under three minutes."),
     "doctor": Entry("doctor:Doctor", "Report versions, devices, rendering, memory and disk, and what to repair."),
@@ -131,7 +133,8 @@ def run(words: list[str]) -> None:
 
         name, rest = find(words)
         verb = VERBS[name].load()
-        about = f"{VERBS[name].summary}\n\n{verb.__doc__}"
+        lines = textwrap.wrap(" ".join((verb.__doc__ or "").split()), shutil.get_terminal_size().columns - 2)
+        about = "\n  ".join([VERBS[name].summary, *lines])  # indented, as tyro joins lines that begin with a letter
         parsing.parse(verb, rest, f"dualgoal {name}", about, verb.defaults(rest)).run()
 
 
