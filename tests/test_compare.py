@@ -177,6 +177,17 @@ def test_a_shared_run_fills_both_tables_and_an_own_one_goes_first():
     assert direct.cells["dual"].measured is None  # learned with GCIVL there: another run
 
 
+def test_a_task_without_published_numbers_is_a_row_once_it_was_run():
+    task = "cube-single-play-v0"
+    assert task not in {cell.task for cell in tables.expand("direct")}
+    assert [cell.column for cell in tables.expand("direct", tasks=[task])] == ["dual_direct", "dual"]
+    names = lambda given: [line.name for line in comparison.fill_table("direct", given).lines]
+    made = record("direct", task, "dual_direct", (70, 72))
+    assert names([made]) == [*names([]), task] and task not in names([])
+    cell = comparison.fill_table("direct", [made]).lines[-1].cells["dual_direct"]
+    assert (cell.measured.mean, cell.paper) == (71, None)
+
+
 def test_noise_has_a_clean_and_a_noisy_column():
     filled = comparison.fill_table("noise", [record("noise", "cube-single-play-v0", "dual", (80, 82), noisy=(60, 62))])
     line = next(line for line in filled.lines if line.name == "cube-single-play-v0")
@@ -209,7 +220,7 @@ ROW = {"seed": 0, "step": 5, "task": 1, "episodes": 2, "successes": 1, "length":
         ("{", "not a row file"),
         ({"table": "nope"}, "unknown table"),
         ({"column": "nope"}, "unknown column of direct"),
-        ({"task": "cube-single-play-v0"}, "has no task"),
+        ({"task": "puzzle-3x3-play-v0"}, "has no task"),
         ({"rows": {}}, "not a row file"),
         ({"rows": [ROW | {"successes": 3}]}, "row 1: 3 successes in 2 episodes"),
         ({"seeds": 0}, "seeds is 0; expected a list"),

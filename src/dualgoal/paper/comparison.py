@@ -132,8 +132,9 @@ def fill_table(name: str, records: Iterable[Record] = (), tasks: Iterable[str] |
     With `tasks`, only those rows.
     """
     table = tables.get(name)
-    chosen = [t for t in table.tasks if tasks is None or t in set(tasks)]
     found = assign(table, records)
+    extra = [t for t in table.extra if any(task == t for task, _ in found)]
+    chosen = [t for t in (*table.tasks, *extra) if tasks is None or t in set(tasks)]
     headings = _headings(table)
     measured = {key: _measure(table, *key, record) for key, record in found.items()}
     lines = [_line(table, task, {h: measured.get((task, h)) for h in headings}) for task in chosen]
@@ -175,7 +176,7 @@ def assign(table: Table, records: Iterable[Record]) -> dict[tuple[str, str], Rec
         made_for = tables.get(record.table).column(record.column)
         for column in table.columns:
             own = (record.table, record.column) == (table.name, column.name)
-            if record.task not in table.tasks or not (own or tables.same_run(column, made_for)):
+            if record.task not in table.known_tasks or not (own or tables.same_run(column, made_for)):
                 continue
             rank = (own, record.done, len(record.seeds))
             key = (record.task, column.name)

@@ -117,7 +117,7 @@ def cells_of(path: Path) -> list[PlannedRun]:
     found = [
         planned
         for table in tables.TABLES.values()
-        if task in table.tasks
+        if task in table.known_tasks
         for planned in tables.expand(table.name, tasks=[task], **given)
         if jobs.can_fill(path, planned)
     ]

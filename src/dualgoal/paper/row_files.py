@@ -86,7 +86,7 @@ class Record:
             table.column(found.column)
         except UserError as error:
             raise UserError(f"{source}: {error}") from error
-        if found.task not in table.tasks:
+        if found.task not in table.known_tasks:
             raise UserError(f"{source}: {found.table} has no task {found.task}")
         rows = (EvalRow.from_json(row, f"{source}: row {number}") for number, row in enumerate(content["rows"], 1))
         return dataclasses.replace(found, rows=tuple(rows))

@@ -47,6 +47,11 @@ class Table:
     average: bool = True  # the paper prints an Average row
     noise: dict[str, float] = field(default_factory=dict)  # goal noise of a second evaluation, by task
     contrast: tuple[str, str] = ("dual", "orig")  # the two columns whose difference is the table's point
+    extra: tuple[str, ...] = ()  # tasks without published numbers, which are run only if they are named
+
+    @property
+    def known_tasks(self) -> tuple[str, ...]:
+        return self.tasks + self.extra
 
     def column(self, name: str) -> Column:
         for column in self.columns:
@@ -81,7 +86,7 @@ TABLES: dict[str, Table] = {table.name: table for table in (
     Table("direct", "T5", "Policy from Dual's own value, or from a second one", _DIRECT_TASKS, (
         Column("dual_direct", "Direct", "dual", "gcivl", {"rep.learner": "ivl", "algo.direct": True}),
         Column("dual", "Dual", "dual", "gcivl", {"rep.learner": "ivl"}),
-    ), contrast=("dual", "dual_direct"), average=False),
+    ), contrast=("dual", "dual_direct"), average=False, extra=("cube-single-play-v0",)),
     Table("noise", "noisy-goal figure", "GCIVL with noise on evaluation goals", tuple(_NOISE), (
         Column("orig", "Orig", "orig", "gcivl"), Column("dual", "Dual", "dual", "gcivl"),
     ), highlight=False, average=False, noise=_NOISE),
@@ -150,7 +155,7 @@ def expand(
 ) -> list[PlannedRun]:
     """The runs of a table, task by task; `tasks`, `reps` (or column names), `seeds` and `steps` take a part of it."""
     table = get(name)
-    chosen_tasks = _choose("task", table.tasks, tasks)
+    chosen_tasks = table.tasks if tasks is None else _choose("task", table.known_tasks, tasks)
     known = {c.name for c in table.columns} | {c.rep for c in table.columns}
     for rep in reps or ():
         if rep not in known:
@@ -161,11 +166,11 @@ def expand(
     return [_planned(table, task, column, given) for task in chosen_tasks for column in columns]
 
 
-def _choose(kind: str, known: Sequence[str], chosen: Collection[str] | None) -> list[str]:
-    for name in chosen or ():
+def _choose(kind: str, known: Sequence[str], chosen: Collection[str]) -> list[str]:
+    for name in chosen:
         if name not in known:
             raise errors.unknown(kind, name, known)
-    return [name for name in known if chosen is None or name in chosen]
+    return [name for name in known if name in chosen]
 
 
 def _planned(table: Table, task: str, column: Column, given: dict[str, Any]) -> PlannedRun:
