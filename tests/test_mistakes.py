@@ -149,6 +149,7 @@ MISTAKES = {
     # Runs
     "eval": "missing: RUN",
     "eval nowhere": "nowhere: not a run directory (no config.json)",
+    "eval own.npz": "own.npz: a file, not a run directory; give the folder that --out named",
     "eval run": "run: no checkpoint yet; train first",
     "eval run --step 7": "run: no checkpoint of step 7",
     "eval run --episodes 0": "episodes is 0; expected at least 1",

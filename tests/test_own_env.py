@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
+from gymnasium.utils.env_checker import check_env
 
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.goals import GoalSpace
@@ -295,7 +296,10 @@ def test_our_environments_are_gymnasiums_and_can_be_wrapped():
     wrapped.reset(seed=3)
     wrapped.step(np.zeros(2, np.float32))
     assert wrapped.step(np.zeros(2, np.float32))[3]
+    check_env(env, skip_render_check=True)  # of Gymnasium: it raises what it finds
+    check_env(own.OwnEnv(Line(), terms()), skip_render_check=True)
     puzzle = registry.make("lightsout-3x3")
+    check_env(puzzle, skip_render_check=True)
     assert isinstance(puzzle, TaskEnv) and puzzle.observation_space.contains(puzzle.reset(seed=0)[0])
 
 

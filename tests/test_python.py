@@ -126,6 +126,49 @@ def test_workers_get_the_name_of_an_environment_where_it_has_one():
         assert api._name_of(own) is None
 
 
+class Told(Field):
+    """The same, but it goes where `options` say, and says so when it is there."""
+
+    def reset(self, *, seed=None, options=None):
+        _, info = super().reset(seed=seed, options={"task_id": 1})
+        self.goal = np.array(options["goal"])
+        return {"x": self.at[:1], "y": self.at[1:], "desired_goal": self.goal}, {}
+
+    def step(self, action):
+        seen, *rest = super().step(action)
+        return {"x": seen[:1], "y": seen[1:]}, *rest
+
+
+def test_an_environment_of_this_process_serves_after_training_too(trained):
+    run, _ = trained
+    rows = run.evaluate(episodes=1, seeds=[3], record=False)
+    assert [(row.seed, row.goal, row.episodes) for row in rows] == [(3, 1, 1), (3, 2, 1)]
+    assert len(dualgoal.evaluate(run, env=Field(), episodes=1, seeds=[0])) == 2
+    assert run.policy.rollout(Field(), goal=2).length == 3
+    for ask in (run.policy.make_env, run.policy.rollout, lambda: dualgoal.TrainedRun(run.path).evaluate()):
+        with pytest.raises(UserError, match="my-task: the run names no environment; in Python give yours"):
+            ask()
+
+
+def test_a_policy_is_told_a_goal_and_sees_parts(trained):
+    policy = trained[0].policy
+    shown = "Policy: my-task, orig + gcbc, seed 0, step 40; observations (2,), goals (2,), actions (2,)"
+    assert repr(policy) == shown
+    parts = dataclasses.replace(policy.facts.dataset, observation_keys=("x", "y"))
+    policy.facts = dataclasses.replace(policy.facts, dataset=parts)
+    assert policy.rollout(Told(), goal=[0.5, 2.0], seed=1).length == 3
+    whole, rows = np.array([0.25, 0.75]), np.arange(6.0).reshape(3, 2)
+    seen = policy.act({"x": whole[:1], "y": whole[1:], "z": 5}, [1, 2])
+    assert np.array_equal(seen, policy.act(whole, [1, 2]))
+    assert np.array_equal(policy.act({"x": rows[:, :1], "y": rows[:, 1:]}, [1, 2]), policy.act(rows, [1, 2]))
+    with pytest.raises(UserError, match="observation has no part 'y' .it has x."):
+        policy.act({"x": whole[:1]}, [1, 2])
+    with pytest.raises(UserError, match=r"goal has shape \(3,\); this policy takes \(2,\) or \(rows, 2\)"):
+        policy.rollout(Told(), goal=[1, 2, 3])
+    with pytest.raises(UserError, match="environments of make_env have numbered goals"):
+        policy.rollout(policy.make_env(Told()), goal=[1.0, 2.0])
+
+
 # Looking at it --------------------------------------------------------------------------------------------------------
 
 

@@ -73,7 +73,7 @@ def train(
         run, path, data_path=data_path, workers=workers, track_with=track_with, video=video, quiet=quiet,
         datasets=datasets, env=here, on_evaluation=on_evaluation,
     )  # fmt: skip
-    return TrainedRun(path)
+    return TrainedRun(path, env=here)
 
 
 Datasets = tuple[Dataset, Dataset | None]
@@ -139,9 +139,10 @@ class TrainedRun(os.PathLike[str]):
     '<svg'
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, env: Any = None) -> None:
         self.path = Path(path)
         self.run = directory.read_run(self.path)
+        self._env = env  # which this process alone has, so that the run directory cannot name it
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -183,8 +184,8 @@ class TrainedRun(os.PathLike[str]):
         return policy.load(self.path)
 
     def evaluate(self, **conditions: Any) -> list[EvalRow]:
-        """`dualgoal.evaluate` of this run, recorded in its directory."""
-        return evaluation.evaluate(self.path, **{"record": True, **conditions})
+        """`dualgoal.evaluate` of this run, recorded in its directory, in the environment it was trained with."""
+        return evaluation.evaluate(self.path, **{"record": True, "env": self._env, **conditions})
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write the HTML report (default: report.html next to the run directory) and return its path."""

@@ -109,7 +109,7 @@ class OwnEnv(TaskEnv):
             raw, info = self.raw.reset(seed=seed, options=options or None)
         there = raw["desired_goal"] if isinstance(raw, Mapping) and "desired_goal" in raw else info.get("goal")
         self._goal, self._steps = self._agreed(wanted, there), 0
-        return self._observe(raw), {**info, "goal": self._goal, "task_id": task_id}
+        return self._observe(raw), {**info, "goal": self._goal.copy(), "task_id": task_id}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         with imports.calling(f"{self.task}: the environment's step"):
@@ -119,7 +119,7 @@ class OwnEnv(TaskEnv):
         success = self._reached(raw, obs, bool(terminated), info)
         terminated = bool(terminated) or (self._judges and success)
         truncated = bool(truncated) or self._steps >= self.max_steps
-        return obs, float(reward), terminated, truncated, {**info, "goal": self._goal, "success": success}
+        return obs, float(reward), terminated, truncated, {**info, "goal": self._goal.copy(), "success": success}
 
     def render(self) -> np.ndarray:
         try:
@@ -155,7 +155,7 @@ class OwnEnv(TaskEnv):
 
     def _in_space(self, goal: Any) -> np.ndarray:
         """A goal of the environment in the data's goal space; where that is not the same, a whole observation is."""
-        goal = np.asarray(goal)
+        goal = np.atleast_1d(goal)
         if goal.shape != self.terms.goal_shape and goal.shape == self.terms.observation_shape:
             found = self._goals_of(goal[None])
             goal = goal if found is None else found[0]
@@ -196,7 +196,7 @@ class OwnEnv(TaskEnv):
                 raise UserError(f"{self.task}: observations have no part '{missing[0]}' (they have {', '.join(raw)})")
             obs = joined(raw, keys)
         else:
-            obs = np.asarray(raw)
+            obs = np.atleast_1d(raw)
         if obs.shape != (shape := self.terms.observation_shape):
             raise UserError(f"{self.task}: the environment's observations are {obs.shape}, the data's {shape}")
         return obs if obs.dtype == np.uint8 else obs.astype(np.float32)
@@ -231,7 +231,7 @@ class OwnEnv(TaskEnv):
 
 def joined(parts: Mapping[str, Any], keys: Sequence[str]) -> np.ndarray:
     """One part as it is, or several as one vector."""
-    found = [np.asarray(parts[key]) for key in keys]
+    found = [np.atleast_1d(parts[key]) for key in keys]
     return found[0] if len(found) == 1 else np.concatenate([part.reshape(-1) for part in found])
 
 

@@ -34,6 +34,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, Any], abc.ABC):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         rest = dict(options or {})
         task_id, render_goal = rest.pop("task_id", task_id), rest.pop("render_goal", render_goal)
+        super().reset(seed=seed)  # what follows this episode is then a function of the seed, too
         seed = int(self.np_random.integers(2**31)) if seed is None else seed
         if task_id is not None and not 1 <= task_id <= self.num_tasks:
             raise UserError(f"{self.task}: task id {task_id} does not exist; it has tasks 1 to {self.num_tasks}")

@@ -75,6 +75,8 @@ def _run(path: str | Path, content: Mapping[str, Any]) -> Run:
 def read_config(path: str | Path) -> dict[str, Any]:
     """config.json of a run directory as plain values, with 'run' checked to be an object."""
     target = Path(path) / CONFIG
+    if Path(path).is_file():
+        raise UserError(f"{path}: a file, not a run directory; give the folder that --out named")
     try:
         content = jsons.read(target, limit=CONFIG_LIMIT)
     except FileNotFoundError as error:

@@ -125,8 +125,8 @@ class HereEvaluator:
         """Note that the checkpoint of `step` is to be evaluated."""
         self._waiting.append((step, path))
 
-    def collect(self) -> list[tuple[int, list[EvalRow]]]:
-        """(step, rows) of what has been submitted."""
+    def collect(self, wait: bool = False) -> list[tuple[int, list[EvalRow]]]:
+        """(step, rows) of what has been submitted; it is played now, whether to `wait` or not."""
         finished = []
         while self._waiting:
             step, path = self._waiting[0]
@@ -172,11 +172,13 @@ def evaluate(
     video: bool = False,
     random: bool = False,
     record: bool = False,
+    env: Any = None,
 ) -> list[EvalRow]:
     """Evaluate a checkpoint of a run (default: the newest) and return rows like those of its eval.jsonl.
 
     `random` acts uniformly at random instead: what a score has to be compared with. `record` also writes the rows to
-    the run directory, where reports and comparisons find them, as `dualgoal eval` does.
+    the run directory, where reports and comparisons find them, as `dualgoal eval` does. `env` takes the place of the
+    run's environment: an object, or a function that makes one, in which this process then plays.
 
     >>> rows = dualgoal.evaluate("runs/small", episodes=1, workers=1)
     >>> [(row.goal, row.episodes) for row in rows]
@@ -196,7 +198,7 @@ def evaluate(
     step = directory.choose_step(path, step)
     conditions = Conditions(
         seeds=directory.choose_seeds(path, run, seeds),
-        goals=facts.goals or world.count_goals(run, facts),
+        goals=facts.goals or world.count_goals(run, facts, env),
         episodes=run.episodes if episodes is None else episodes,
         goal_noise=run.goal_noise if goal_noise is None else goal_noise,
         action_noise=run.action_noise if action_noise is None else action_noise,
@@ -205,7 +207,8 @@ def evaluate(
         video=video,
     )
     check_range("episodes", conditions.episodes, 1)  # a run may have none
-    with WorkerEvaluator(conditions, min(workers or machine.cores(), len(conditions.jobs(path, step)))) as evaluator:
+    count = min(workers or machine.cores(), len(conditions.jobs(path, step)))
+    with WorkerEvaluator(conditions, count) if env is None else HereEvaluator(conditions, env) as evaluator:
         evaluator.submit(path, step)
         ((_, rows),) = evaluator.collect(wait=True)
     if record:

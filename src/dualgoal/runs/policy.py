@@ -6,6 +6,7 @@ configuration is JSON, the arrays are checked against the shapes it implies befo
 
 import functools
 import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,15 @@ class Policy:
         self._encode = compiled(lambda params, s, g, key: agent.encode(params, g, key, s))
         self._distance, self._value = compiled(agent.distance), compiled(agent.value)
 
+    def __repr__(self) -> str:
+        sizes, run = self.facts.sizes, self.run
+        pair = f"{config.part_name('rep', run.rep)} + {config.part_name('algo', run.algo)}"
+        actions = f"{sizes.action_dim} discrete actions" if sizes.discrete else f"actions ({sizes.action_dim},)"
+        return (
+            f"Policy: {run.task}, {pair}, seed {self.seed}, step {self.step:,}; "
+            f"observations {sizes.observation_shape}, goals {sizes.goal}, {actions}"
+        )
+
     def switch_to(self, other: "Policy") -> None:
         """Become `other`, another seed or checkpoint of the same run, and keep what has been compiled."""
         if other.agent != self.agent:
@@ -170,13 +180,21 @@ class Policy:
             )
         return self._answer(function, obs, goal, None)
 
-    def rollout(self, env: Any = None, goal: int = 1, seed: int = 0) -> Episode:
-        """One episode to evaluation goal number `goal`, in the run's environment or in `env`: one that `make_env` gave,
-        wrapped or not, or any Gymnasium environment with such observations."""
-        if env is None or not isinstance(getattr(env, "unwrapped", None), TaskEnv):
-            env = self.make_env(env)
-        units = self.facts.dataset.action_range
-        return episodes.play([env], self.act_block, goal, first=seed, count=1, units=units)[0]
+    def rollout(self, env: Any = None, goal: int | Sequence[float] = 1, seed: int = 0) -> Episode:
+        """One episode to evaluation goal number `goal`, or to the goal with these coordinates, in the run's environment
+        or in `env`: one that `make_env` gave, wrapped or not, or any Gymnasium environment with such observations."""
+        ready = env is not None and isinstance(getattr(env, "unwrapped", None), TaskEnv)
+        facts, number = self.facts, 1
+        if isinstance(goal, int | np.integer):
+            number = int(goal)
+        else:
+            if ready:
+                raise UserError("environments of make_env have numbered goals; give rollout your own, or none")
+            place, _ = self._as_rows("goal", np.asarray(goal, np.float64), facts.sizes.goal)
+            facts = dataclasses.replace(facts, goal_list=(tuple(place[0].tolist()),))
+        env = env if ready else world.make(self.run, facts, env)
+        units = facts.dataset.action_range
+        return episodes.play([env], self.act_block, number, first=seed, count=1, units=units)[0]
 
     def make_env(self, env: Any = None) -> TaskEnv:
         """The run's environment as a `gymnasium.Env`, or `env` as one with such observations, goals and tasks."""
@@ -218,10 +236,21 @@ class Policy:
 
     def _as_rows(self, name: str, value: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, bool]:
         """As rows of this shape, and whether it was a single one."""
+        if isinstance(value, Mapping):
+            value = self._joined(name, value)
         value = np.asarray(value)
         if value.shape != shape and value.shape[1:] != shape:
-            raise UserError(f"{name} has shape {value.shape}; this policy takes {shape} or (rows, *{shape})")
+            many = ", ".join(map(str, ("rows", *shape)))
+            raise UserError(f"{name} has shape {value.shape}; this policy takes {shape} or ({many})")
         return (value[None], True) if value.shape == shape else (value, False)
+
+    def _joined(self, name: str, parts: Mapping[str, Any]) -> np.ndarray:
+        """A dict observation, or rows of them, as one vector each: the parts that the data joined, in their order."""
+        keys = self.facts.dataset.observation_keys or ("observation",)
+        if missing := [key for key in keys if key not in parts]:
+            raise UserError(f"{name} has no part '{missing[0]}' (it has {', '.join(parts)})")
+        found = [np.asarray(parts[key]) for key in keys]
+        return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
     def _cast(self, value: np.ndarray) -> np.ndarray:
         return value.astype(np.uint8 if self.facts.sizes.pixels else np.float32)

@@ -134,7 +134,7 @@ def train(
             return out
         say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
         if evaluator is None and env is not None:
-            evaluator = HereEvaluator(Conditions.of(run, goals or 0), env)
+            evaluator = HereEvaluator(Conditions.of(run, goals or 0, video), env)
         elif evaluator is None:
             count = workers or default_workers(facts.hardware.platform, worker_cpus)
             evaluator = WorkerEvaluator(Conditions.of(run, goals or 0, video), count, worker_cpus)

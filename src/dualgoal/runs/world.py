@@ -26,6 +26,8 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
     """
     given = run.env if env is None else env
     if given is None:
+        if facts.dataset.maze is None and not registry.exists(run.task):
+            raise UserError(f"{run.task}: the run names no environment; in Python give yours, or train with --env")
         quick = None if facts.sizes.pixels else FILM_SHADOW
         made = registry.make(run.task, shadow_size=facts.dataset.shadow_size or quick, own=facts.dataset.maze)
         if not facts.sizes.goal_shape and facts.goal_list is None:
