@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dualgoal import files
+from dualgoal.cli.main import main
 from dualgoal.data import dataset, importing
 from dualgoal.errors import UserError
 
@@ -60,6 +61,35 @@ def test_strange_names_are_given_by_hand(tmp_path):
     keys = ["observations=x", "terminals=stop"]
     importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", keys=keys, task="mine")
     assert both(tmp_path / "out", "mine")[0].rows == sum(LENGTHS[:3])
+
+
+def test_episodes_end_where_any_of_three_arrays_says_so(tmp_path, capsys):
+    content = flat(episodes(), observations="x")
+    ends, numbers = content.pop("terminals"), np.repeat([7, 3, 9, 1], LENGTHS)
+    given = {"timeouts": {"timeouts": ends}, "numbers": {"episode_index": numbers, "terminals": np.zeros(18)}}
+    given |= {"named": {"terminals": np.arange(18) == 1, "n": numbers[:, None]}, "nothing": {}}
+    words = {"named": ["--key", "episodes=n"]}
+    for name, arrays in given.items():
+        np.savez(tmp_path / f"{name}.npz", **content, **arrays)
+        words_of = ["data", "import", str(tmp_path / f"{name}.npz"), "--out", str(tmp_path / "out"), "--quiet"]
+        status = main([*words_of, "--key", "observations=x", *words.get(name, [])])  # given twice: both count
+        said = capsys.readouterr().err
+        assert status == (2 if name == "nothing" else 0), said
+        if status == 0:
+            assert np.array_equal(both(tmp_path / "out", name)[0].terminals, ends[: sum(LENGTHS[:3])])
+    assert "nothing.npz: nothing says where episodes end (it holds x, actions); name it: --key terminals=NAME" in said
+
+
+def test_single_numbers_are_vectors_of_length_one(tmp_path):
+    content = flat(episodes())
+    content |= {"height": content["observations"][:, 1], "actions": content["actions"][:, 0]}
+    np.savez(tmp_path / "own.npz", **content)
+    importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", observation_keys=["height"], goal_keys=["height"])
+    train, _ = both(tmp_path / "out")
+    assert (train.observation_shape, train.goal_shape, train.action_dim, train.discrete) == ((1,), (1,), 1, False)
+    assert np.array_equal(train.actions[:, 0], content["actions"][:13]) and np.array_equal(
+        train.goals, train.observations
+    )
 
 
 def test_transitions_get_their_last_state_back(tmp_path):
@@ -244,6 +274,7 @@ def tmp_path_with_broken_minari(tmp_path):
 STOP = """
 import os, sys
 from dualgoal import files
+from dualgoal.cli.main import main
 from dualgoal.data import importing
 move, left = files.move_into_place, int(sys.argv[1])
 

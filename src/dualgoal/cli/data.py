@@ -1,10 +1,11 @@
 """`dualgoal data ...`: make, download, look at and convert datasets."""
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
@@ -96,15 +97,16 @@ class Import(Verb):
     """Folder for the result."""
     task: Annotated[str | None, unset("from the source", "TASK")] = None
     """Name of the dataset."""
-    key: Annotated[tuple[str, ...], unset("none")] = ()
-    """Names of arrays that are not found by themselves, as observations=NAME."""
-    observation_keys: Annotated[tuple[str, ...], unset("all, by name")] = ()
+    key: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], unset("none", "OURS=NAME ...")] = ()
+    """Names of arrays that are not found by themselves, for instance observations=joints actions=speeds terminals=end;
+    episodes=NAME is the number of each row's episode."""
+    observation_keys: Annotated[tuple[str, ...], unset("one array, found by its name", "NAME ...")] = ()
     """Entries of dictionary observations, or arrays, to join in this order."""
     scale_actions: bool = False
     """Map the range of each action coordinate to [-1, 1]. The range is recorded, and policies answer in it."""
     goal_dims: Annotated[tuple[int, ...], unset("all: a goal is an observation")] = ()
     """Coordinates of an observation that make a goal, counted from 0."""
-    goal_keys: Annotated[tuple[str, ...], unset("none")] = ()
+    goal_keys: Annotated[tuple[str, ...], unset("none", "NAME ...")] = ()
     """Entries of dictionary observations, or arrays, that make a goal, joined in this order."""
     goal_function: Annotated[str | None, unset("none", "MODULE:NAME")] = None
     """A function from rows of observations to rows of goals."""
@@ -116,8 +118,9 @@ class Import(Verb):
     def run(self) -> None:
         from dualgoal.data import importing
 
+        keys = tuple(itertools.chain(*self.key))
         made = importing.import_dataset(
-            self.source, self.out, task=self.task, keys=self.key, observation_keys=self.observation_keys,
+            self.source, self.out, task=self.task, keys=keys, observation_keys=self.observation_keys,
             scale_actions=self.scale_actions, goal_dims=self.goal_dims, goal_keys=self.goal_keys,
             goal_function=self.goal_function, image_size=self.image_size, progress=not self.quiet,
         )  # fmt: skip

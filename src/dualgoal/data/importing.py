@@ -218,9 +218,12 @@ def _image_or_float(observations: np.ndarray) -> np.dtype:
 
 
 def _tidy(rows: Rows) -> Rows:
-    """Channels last, a trailing axis of one dropped from discrete actions, the last action filled in, and the last goal
-    where there is none (the last row of an episode is never a goal)."""
+    """Channels last, single numbers as vectors of length one, a trailing axis of one dropped from discrete actions, the
+    last action filled in, and the last goal where there is none (the last row of an episode is never a goal)."""
     observations, actions, goals = rows
+    observations = observations[:, None] if observations.ndim == 1 else observations
+    actions = actions[:, None] if actions.ndim == 1 and actions.dtype.kind == "f" else actions
+    goals = goals[:, None] if goals is not None and goals.ndim == 1 else goals
     if observations.ndim == 4 and observations.shape[1] in (1, 3, 4) and observations.shape[-1] not in (1, 3, 4):
         observations = np.moveaxis(observations, 1, -1)
     if actions.ndim == 2 and actions.shape[1] == 1 and actions.dtype.kind in "iu":

@@ -57,7 +57,7 @@ def find(path: Path, task: str | None, split: str) -> Path:
     else:  # a training file may have any name
         wanted = path if split == "train" else DatasetFiles.holding(path).split(split)
     if not wanted.is_file():
-        raise UserError(f"{wanted}: no such dataset; make it with 'dualgoal data generate' or 'dualgoal data fetch'")
+        raise UserError(f"{wanted}: no such dataset; make it with 'dualgoal data import', 'generate' or 'fetch'")
     return wanted
 
 

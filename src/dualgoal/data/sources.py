@@ -23,12 +23,14 @@ ALIASES = {
     "actions": ("actions", "action", "acts", "act"),
     "terminals": ("terminals", "terminal", "dones", "done", "ends", "terminated", "terminations", "is_last"),
     "timeouts": ("timeouts", "timeout", "truncated", "truncations", "truncateds"),
+    "episodes": ("episode_index", "episode_id", "episode_ids", "episodes", "episode"),
     "goals": ("goals",),
     "next_observations": ("next_observations", "next_observation", "next_obs", "next_states"),
 }
 IN_MEMORY = 256 << 20  # bytes of an array that is held in memory
-MOST_NAMES = 20  # in a message
-OPTIONAL = ("timeouts", "goals", "next_observations")
+MOST_NAMES = 12  # in a message
+OPTIONAL = ("terminals", "timeouts", "episodes", "goals", "next_observations")
+ENDS = ("terminals", "timeouts", "episodes")  # any of them says where episodes end
 
 
 class Rows(NamedTuple):
@@ -99,12 +101,8 @@ def open_file(path: Path, parts: Parts) -> Source:
     """One npz or HDF5 file with all episodes one after the other."""
     table: Table = hdf5.Table(path) if _signature(path) == hdf5.SIGNATURE else NpzTable(path)
     columns, used = _choose(table, parts, tuple(ALIASES))
-    ends = _booleans(path.name, "terminals", columns.pop("terminals")[0][...])
-    if "timeouts" in columns:
-        timeouts = _booleans(path.name, "timeouts", columns.pop("timeouts")[0][...])
-        _equal_rows(path.name, {"terminals": ends, "timeouts": timeouts})
-        ends = ends | timeouts
-    _equal_rows(path.name, {key: part for key, found in columns.items() for part in found} | {"terminals": ends})
+    ends = _ends(table, {key: columns.pop(key)[0][...] for key in ENDS if key in columns}, "episodes" in parts.keys)
+    _equal_rows(path.name, {key: part for key, found in columns.items() for part in found} | {"ends": ends})
     ends[-1:] = True  # files often stop in the middle of an episode
     last = np.flatnonzero(ends)
     first = np.concatenate([[0], last[:-1] + 1])
@@ -117,6 +115,30 @@ def open_file(path: Path, parts: Parts) -> Source:
             observation_keys=parts.observation,
         ),
     )  # fmt: skip
+
+
+def _ends(table: Table, given: dict[str, np.ndarray], by_number: bool) -> np.ndarray:
+    """Which rows are the last of an episode: those that `terminals` or `timeouts` mark; where these mark none, or the
+    user says so (`by_number`), those after which the number of the episode changes."""
+    name = table.path.name
+    flags = {key: _booleans(name, key, array) for key, array in given.items() if key != "episodes"}
+    _equal_rows(name, flags)
+    marked = np.logical_or.reduce(list(flags.values())) if flags else None
+    if "episodes" in given and (by_number or marked is None or not marked.any()):
+        numbers = given["episodes"][:, 0] if given["episodes"].ndim == 2 else given["episodes"]
+        if numbers.ndim != 1 or not len(numbers):
+            raise UserError(f"{name}: numbers of episodes have shape {given['episodes'].shape}; expected (T,)")
+        return np.append(numbers[1:] != numbers[:-1], True)
+    if marked is None:
+        raise UserError(
+            f"{name}: nothing says where episodes end (it holds {_names(table)}); name it: --key terminals=NAME for "
+            "flags, --key episodes=NAME for the number of each row's episode, or save a file per episode"
+        )
+    return marked
+
+
+def _names(table: Table) -> str:
+    return ", ".join(list(table.members)[:MOST_NAMES]) + (", ..." if len(table.members) > MOST_NAMES else "")
 
 
 def _signature(path: Path) -> bytes:
@@ -188,7 +210,7 @@ def _choose(table: Table, parts: Parts, wanted: tuple[str, ...]) -> tuple[dict[s
 
 def _pick(table: Table, key: str, keys: dict[str, str], required: bool = True) -> str | None:
     """The name in the file of one of our arrays."""
-    have = ", ".join(list(table.members)[:MOST_NAMES]) + (", ..." if len(table.members) > MOST_NAMES else "")
+    have = _names(table)
     if key in keys:
         if keys[key] not in table.members:
             raise UserError(f"{table.path.name}: no array '{keys[key]}' to use as {key} (it holds {have})")
