@@ -280,21 +280,29 @@ def _first_that_fits(value: Any, kinds: list[Any], where: str, make: Make | None
     return typed(value, kinds[-1], where, make)
 
 
-def typed_file(value: Any, kind: Any, where: str, cure: str) -> Any:
+def typed_file(value: Any, kind: Any, where: str, cure: str, make: Make | None = None) -> Any:
     """`typed` for the content of the file `where`: an error names the file and the field, and says what to do."""
     try:
-        return typed(value, kind, "")
+        return typed(value, kind, "", make)
     except UserError as problem:
         about = str(problem)  # " is []; expected ..." of the whole content, else what its field is
         raise UserError(f"{where}{'' if about[0] == ' ' else ': '}{about.removeprefix('.')}; {cure}") from problem
 
 
-def _typed_fields(value: dict[str, Any], kind: Any, where: str) -> Any:
+def strictly(value: dict[str, Any], kind: Any, where: str) -> Any:
+    """The `make` that refuses keys which a dataclass does not have."""
+    known = [field.name for field in dataclasses.fields(kind)]
+    if strange := [name for name in value if name not in known]:
+        raise UserError(f"{where}: {unknown('field', strange[0], known)}".removeprefix(": "))
+    return _typed_fields(value, kind, where, strictly)
+
+
+def _typed_fields(value: dict[str, Any], kind: Any, where: str, make: Make | None = None) -> Any:
     types, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
     if missing := [field.name for field in fields if required(field) and field.name not in value]:
         raise UserError(f"{where}.{missing[0]} is missing")
     present = [field.name for field in fields if field.name in value]
-    return kind(**{name: typed(value[name], types[name], f"{where}.{name}") for name in present})
+    return kind(**{name: typed(value[name], types[name], f"{where}.{name}", make) for name in present})
 
 
 def required(field: "dataclasses.Field[Any]") -> bool:

@@ -96,12 +96,12 @@ def _line(entry: Entry) -> str:
         options = "  ".join(f"{name}={_brief(value)}" for name, value in entry["options"].items())
         return f"{entry['name']:<13} {entry['about']}\n{'':<13} {options}"
     if "family" in entry:
+        from dualgoal.collect import experts
+
         shape = "x".join(map(str, entry["observation_shape"]))
-        return (
-            f"{entry['name']:<34} observations {shape:<8} actions {entry['action_dim']:<3}"
-            f" discount {entry['discount']:<6} N {entry['dim']:<4}"
-            f" {'needs an expert to generate' if entry['needs_expert'] else ''}"
-        ).rstrip()
+        own = entry["needs_expert"] and not experts.all_shipped(entry["family"])
+        sizes = f"observations {shape:<8} actions {entry['action_dim']:<3} discount {entry['discount']:<6}"
+        return f"{entry['name']:<34} {sizes} N {entry['dim']:<4}{' needs your own expert to generate' * own}".rstrip()
     size = f"{len(entry['tasks'])} tasks x {len(entry['columns'])} columns x {entry['seeds']} seeds"
     return f"{entry['name']:<17} {entry['title']:<52} {size}"
 

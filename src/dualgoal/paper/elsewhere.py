@@ -9,7 +9,6 @@ import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -80,8 +79,7 @@ def load(path: Path) -> Method:
     content = jsons.read(Path(path), follow=True)
     if not isinstance(content, dict):
         raise UserError(f"{path}: not a JSON object; see docs/reproduce.md")
-    _only_known(content, Method, str(path))
-    found: Method = jsons.typed_file(content, Method, str(path), "see docs/reproduce.md")
+    found: Method = jsons.typed_file(content, Method, str(path), "see docs/reproduce.md", jsons.strictly)
     if found.format != FORMAT:
         raise UserError(f"{path}: format is {found.format}; this version reads {FORMAT}")
     choices = (("goals", GOALS), ("tasks", TRAINED), ("tuned", TUNED))
@@ -94,18 +92,6 @@ def load(path: Path) -> Method:
     if len({row.task for row in found.rows}) < len(found.rows):
         raise UserError(f"{path}: two rows for one task; give every setting a file of its own")
     return dataclasses.replace(found, file=Path(path).name)
-
-
-def _only_known(content: Mapping[str, Any], kind: type, where: str) -> None:
-    """A misspelt field would otherwise be ignored, and with it a difference of protocols."""
-    parts = {"source": Source, "protocol": Protocol, "rows": Row}
-    for name, value in content.items():
-        known = [f.name for f in dataclasses.fields(kind) if f.name != "file"]
-        if name not in known:
-            raise UserError(f"{where}: {errors.unknown('field', name, known)}")
-        for part in value if isinstance(value, list) else [value]:
-            if kind is Method and name in parts and isinstance(part, Mapping):
-                _only_known(part, parts[name], f"{where}: {name}")
 
 
 def _check(row: Row, where: str) -> None:
