@@ -8,14 +8,16 @@ as the workers have, unless its test is about devices.
 """
 
 import functools
+import gc
 import os
 import sys
+from concurrent.futures import Future
 from importlib import metadata
 from pathlib import Path
 
 CACHE = Path(__file__).parent.parent / ".pytest_cache"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "compiled"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
@@ -42,32 +44,28 @@ settings.register_profile("same", derandomize=True)
 settings.load_profile("same")
 
 STRICT = [*CHECKED, "encoders", "pooling", "augment", "pairs", "seeds", "parity", "grid", "new_representation"]
-LONGEST = [
-    "pairs",
-    "train",
-    "ray",
-    "grid",
-    "seeds",
-    "agent",
-    "readme",
-    "bench",
-    "evaluate",
-    "lightsout_experiment",
-    "tutorial",
-    "public",
-    "preemption",
-    "slurm",
-]
+LONGEST = """
+ray pairs train seeds lightsout_experiment grid offline_bundle readme outside_parts python public evaluate envs agent
+tutorial collect reps trunk cli goal_spaces new_algorithm campaign demo slurm preemption your_world tabular
+activations
+"""
 
 
 def pytest_collection_modifyitems(items):
     """Files are run whole by one worker, which compiles and prepares once what they share; long ones first, so that no
     worker is left alone with one at the end."""
-    name = lambda item: item.path.stem.removeprefix("test_")
+    name, longest = lambda item: item.path.stem.removeprefix("test_"), LONGEST.split()
     for item in items:
         if name(item) in STRICT:
             item.add_marker(pytest.mark.filterwarnings("error"))
-    items.sort(key=lambda item: LONGEST.index(name(item)) if name(item) in LONGEST else len(LONGEST))
+    items.sort(key=lambda item: longest.index(name(item)) if name(item) in longest else len(longest))
+
+
+def pytest_collection_finish():
+    """What is loaded by now stays: to look through it for garbage again and again takes a twentieth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +89,29 @@ def one_program():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "TrainingLoop", functools.cache(training.TrainingLoop))
+        yield
+
+
+class Here:
+    """Does in this process what a pool of workers does in others."""
+
+    def __init__(self, work, *_, **__):
+        self.work = work
+
+    def submit(self, job):
+        answer = Future()
+        answer.set_result(self.work(job))
+        return answer
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(scope="module")
+def evaluated_here():
+    """Evaluation plays without worker processes, each of which takes seconds to start; test_evaluate is about them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dualgoal.runs.evaluation.Pool", Here)
         yield
 
 

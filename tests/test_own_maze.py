@@ -120,7 +120,7 @@ def test_an_environment_has_the_tasks_of_the_file(made):
     assert ant.reset(seed=0, task_id=1)[0].shape == (29,)
 
 
-def test_a_run_is_evaluated_there_and_its_report_shows_the_maze(made, monkeypatch):
+def test_a_run_is_evaluated_there_and_its_report_shows_the_maze(made, monkeypatch, evaluated_here):
     run = made / "run"
     assert main(["train", TASK, "--data", str(made / "data"), "--out", str(run), *SMALL, "--episodes", "1",
                  "--workers", "1", "--max-steps", "5", "--quiet"]) == 0  # fmt: skip

@@ -40,7 +40,7 @@ def test_other_names_are_refused():
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory, evaluated_here):
     """A folder with data and the run that the example of `train` makes, which the other examples use."""
     folder = tmp_path_factory.mktemp("place")
     make_data(folder / "data")
@@ -66,7 +66,7 @@ def test_every_name_is_documented_and_its_examples_are_right(name, place, monkey
         assert not failed, "".join(report)
 
 
-def test_the_examples_of_the_api_page_run(tmp_path, monkeypatch, capsys):
+def test_the_examples_of_the_api_page_run(tmp_path, monkeypatch, capsys, evaluated_here):
     make_data(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))

@@ -16,7 +16,7 @@ FOLDERS = {"GCIVL": "state_gcivl", "DQN": "lightsout"}  # the row files of the r
 
 
 @pytest.fixture
-def workplace(tmp_path, monkeypatch):
+def workplace(tmp_path, monkeypatch, evaluated_here):
     return pages.workplace(tmp_path, monkeypatch)
 
 

@@ -9,7 +9,7 @@ PAGE = (pages.ROOT / "docs" / "tutorial.md").read_text()
 
 
 @pytest.fixture
-def workplace(tmp_path, monkeypatch):
+def workplace(tmp_path, monkeypatch, evaluated_here):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     return tmp_path
