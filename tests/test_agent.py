@@ -153,7 +153,7 @@ def test_two_algorithms_share_one_frozen_representation(name):
 def test_on_images_the_goal_encoder_is_frozen_too_and_the_state_encoder_is_not():
     data, phi = small.data(IMAGE), small.agent("tra", "gcbc", shape=IMAGE).init(random.key(0)).params
     agent, start = stage_two(small.rep("tra"), GCBC(hidden=(8,)), IMAGE, phi)
-    state, _ = agent.update(start, data, random.key(1))
+    state, _ = jax.jit(agent.update)(start, data, random.key(1))
     assert equal(state.params.rep, phi.rep)
     assert equal(state.params.encoders.goal, phi.encoders.goal)
     assert not equal(state.params.encoders.state, start.params.encoders.state)
