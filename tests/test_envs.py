@@ -52,7 +52,7 @@ def test_an_episode_is_a_function_of_task_and_seed(task):
         pytest.skip(f"no headless rendering on this machine: {problems}")
     steps = 2 if tasks.is_pixels(task) else 8
     before = np.random.get_state()  # noqa: NPY002 (the point is that nobody moves it)
-    fresh, used = registry.make(task, shadow_size=512), registry.make(task, shadow_size=512)
+    fresh, used = registry.make(task, shadow_size=64), registry.make(task, shadow_size=64)
     first, known = roll(fresh, 3, steps), tasks.TASKS[task]
     assert {obs.shape for obs in first} == {known.observation_shape} == {fresh.observation_shape}
     assert (fresh.action_dim, fresh.max_steps, fresh.num_tasks) == (known.action_dim, known.max_steps, 5)

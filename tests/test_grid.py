@@ -20,7 +20,7 @@ from dualgoal.reps import Dual
 from dualgoal.streams import Transitions
 
 SIDE, GAMMA, KAPPA = 5, 0.95, 0.98
-SEEDS, STEPS = (0, 1), 4000
+SEEDS, STEPS = (0,), 4000
 MOVES = np.array([[0, 1], [0, -1], [1, 0], [-1, 0]])
 
 

@@ -68,7 +68,7 @@ def test_the_number_of_steps_in_a_chunk_changes_no_bit(folder, monkeypatch):
 
 
 def test_killed_at_a_random_moment_and_resumed_equals_undisturbed(folder, cache, tmp_path):
-    run = tiny_run(steps=3000, eval_every=1500, save_every=250, log_every=125, episodes=1, seeds=(0,))
+    run = tiny_run(steps=3000, eval_every=3000, save_every=250, log_every=125, episodes=1, seeds=(0,))
     words = [*flags(run), "--data", str(folder), "--workers", "1", "--quiet"]
     training.train(run, tmp_path / "a", data_path=folder, workers=1, quiet=True)
     moment, kills = random.Random(os.getpid()), 0

@@ -18,10 +18,10 @@ reps = ["orig"]
 algos = ["gcbc"]
 seeds = [3]
 [options]
-steps = 50_000
+steps = 30_000
 batch_size = 16
-save_every = 2_500
-log_every = 2_500
+save_every = 1_500
+log_every = 1_500
 episodes = 0
 algo.hidden = [8, 8]
 [grid]
