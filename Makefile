@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Three processes for two cores: many tests wait for processes that they started.
 JOBS ?= 3
 
@@ -20,9 +21,11 @@ help:
 $(BIN)/.ready: pyproject.toml
 	@echo "building $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]' 2>$(VENV)/pip.log || { cat $(VENV)/pip.log; exit 1; }
+	@{ $(PIP) uv && env $${PIP_INDEX_URL:+UV_DEFAULT_INDEX="$$PIP_INDEX_URL"} UV_NATIVE_TLS=1 \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[dev]'; } >$(VENV)/uv.log 2>&1 \
+		|| $(PIP) -e '.[dev]' 2>$(VENV)/pip.log || { cat $(VENV)/pip.log; exit 1; }  # pip takes a minute longer
 	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps ogbench==1.2.2 dm-control==1.0.36; fi
+		$(PIP) --no-deps ogbench==1.2.2 dm-control==1.0.36; fi
 	@touch $@
 
 demo: $(BIN)/.ready
@@ -38,7 +41,12 @@ lint: $(BIN)/.ready
 types: $(BIN)/.ready
 	$(BIN)/mypy
 
-unit: $(BIN)/.ready
+# One process writes the bytecode of all modules, which the processes below would each compile at the same time.
+$(BIN)/.bytecode: $(BIN)/.ready
+	@$(BIN)/python -m pytest --collect-only -q tests >/dev/null 2>&1 || true
+	@touch $@
+
+unit: $(BIN)/.bytecode
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder tests
 
 format: $(BIN)/.ready
