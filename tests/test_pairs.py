@@ -30,6 +30,7 @@ VALUE_LOSSES = {
     "gcbc": set(),
     "dqn": {"value"},
     "hiql": {"value"},
+    "trl": {"critic"},
 }
 
 # What trains each network of a representation on vectors, under an algorithm that has a value loss ...
@@ -106,6 +107,7 @@ OWN = {
     "gcbc": {"actor": "actor"},
     "dqn": {"critic": "value"},
     "hiql": {"value": "value", "low": "low", "high": "high"},
+    "trl": {"critic": "critic", "actor": "actor"},
 }
 # What a representation calls the parts of its loss.
 PARTS = {
@@ -128,6 +130,7 @@ ON_IMAGES = {
     "gciql": ("orig", "dual", "tra"),
     "gcbc": ("dual", "vib", "hiql_phi"),
     "hiql": ("dual", "vib", "hiql_phi"),
+    "trl": ("dual",),
     "dqn": (),
 }
 CASES = [

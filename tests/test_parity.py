@@ -1,4 +1,4 @@
-"""Eight pairs against a slow, literal reading of the method's formulas in NumPy and float64.
+"""Nine pairs against a slow, literal reading of the method's formulas in NumPy and float64.
 
 The functions below were written from sections 3 to 5 and 14, symbol by symbol, and share nothing with the package but
 the arrays of its networks. `now` are the parameters that are differentiated and `then` the same parameters where the
@@ -14,7 +14,7 @@ import pytest
 from jax import random
 
 import small
-from dualgoal.interface import Batch, Frames, Goals
+from dualgoal.interface import Batch, Frames, Goals, Passed
 
 B, D, A, N = 6, 3, 2, small.DIM
 HIDDEN = (7, 6)
@@ -117,6 +117,26 @@ def hiql(now, then, slow, b, z_now, z_then, kappa=0.7, alpha=3.0):
     return {"value/loss": value, "low/loss": low, "high/loss": high}
 
 
+def trl(now, then, slow, b, z, kappa=0.7, alpha=0.03):
+    """z is a function of a role; `between` is also where the second half of the way begins."""
+    way, (before, after, a_way) = b.draws["between"].g, b.draws["between"].passed
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))
+    critic = 0.0
+    for e in (0, 1):
+        q = sigmoid(members(now.critic, b.s, z("value"), b.a)[e])
+        first = sigmoid(members(slow.critic, b.s, z("between"), b.a)[e])
+        second = sigmoid(members(slow.critic, way, z("value"), a_way)[e])
+        for i in range(B):
+            y = GAMMA ** before[i] if before[i] <= 1 else first[i]
+            y *= GAMMA ** after[i] if after[i] <= 1 else second[i]
+            bce = -y * np.log(q[i]) - (1 - y) * np.log(1 - q[i])
+            critic += (kappa if y >= q[i] else 1 - kappa) * bce / (2 * B)
+    q = lambda mean: np.minimum(*members(then.critic, b.s, z("actor"), np.clip(mean, -1, 1)))
+    mean, log_prob = log_pi(now.actor, b.s, z("actor"), b.a)
+    scale = np.abs(q(log_pi(then.actor, b.s, z("actor"), b.a)[0])).mean() + 1e-6
+    return {"critic/loss": critic, "actor/loss": -q(mean).mean() / scale - alpha * log_prob.mean()}
+
+
 def crl(now, then, slow, b, z_now, z_then, z_actor, alpha=0.1):
     left, right = members(now.critic.state, b.s, b.a), members(now.critic.goal, z_now)
     bce = 0.0
@@ -174,6 +194,11 @@ def dual_hiql(now, then, slow, b, noise):
 def orig_hiql(now, then, slow, b, noise):
     z = lambda role, s: b.draws[role].g
     return hiql(now.algo, then.algo, slow.algo, b, z, z)
+
+
+def dual_trl(now, then, slow, b, noise):
+    z = lambda role: average(then.rep.phi, b.draws[role].g)
+    return {**dual_own(now, then, slow, b), **trl(now.algo, then.algo, slow.algo, b, z)}
 
 
 def vib_gcivl(now, then, slow, b, noise, beta=0.001):
@@ -239,17 +264,21 @@ PAIRS = {
     ("vip", "gcivl"): vip_gcivl,
     ("orig", "hiql"): orig_hiql,
     ("dual", "hiql"): dual_hiql,
+    ("dual", "trl"): dual_trl,
     ("hiql_phi", "hiql"): hiql_phi_hiql,
 }
-TERMS = ("rep/loss", "penalty/loss", "value/loss", "actor/loss", "low/loss", "high/loss")
+TERMS = ("rep/loss", "penalty/loss", "value/loss", "critic/loss", "actor/loss", "low/loss", "high/loss")
 
 
 def fixed_batch(rep: str, rng, roles=("value", "actor")) -> Batch:
     draw = lambda d=D: rng.normal(size=(B, d))
     goals = lambda: Goals(draw(), np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0]))
     draws = {role: goals() for role in roles}
-    if rep not in ("dual", "orig", "hiql_phi"):
+    if rep not in ("dual", "orig", "hiql_phi") or "between" in roles:  # TRL's goals are not Dual's
         draws["rep"] = Frames(draw(), draw(), draw(), draw()) if rep == "vip" else goals()
+    if "between" in roles:
+        steps = np.array([0, 1, 5, 2, 3, 0]), np.array([4, 1, 0, 3, 1, 0])
+        draws["between"] = draws["between"]._replace(passed=Passed(*steps, draw(A)))
     return Batch(draw(), rng.uniform(-1, 1, (B, A)), draw(), draws)
 
 
@@ -321,5 +350,7 @@ def test_options_used_above_are_the_documented_ones():
     assert (dual.expectile, gcivl_.expectile, gcivl_.alpha) == (0.7, 0.9, 10.0)
     hiql_ = small.algo("hiql")
     assert (hiql_.expectile, hiql_.alpha_low, hiql_.alpha_high) == (0.7, 3.0, 3.0)
+    trl_ = small.algo("trl")
+    assert (trl_.expectile, trl_.falloff, trl_.alpha) == (0.7, 0.0, 0.03)
     assert (small.rep("vib").beta, small.algo("crl").alpha) == (0.001, 0.1)
     assert dataclasses.asdict(small.rep("byol"))["flow_gradient"] is True

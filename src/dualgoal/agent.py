@@ -284,9 +284,9 @@ class Agent:
             return self.rep.value(*fixed, self.rep_spec)
 
         if self.rep.looks_at_state:
-            return Goal(drawn.success, view, as_state, value), penalties
+            return Goal(drawn.success, view, as_state, value, drawn.passed), penalties
         z = view(batch.s)
-        return Goal(drawn.success, lambda s: z, as_state, value), penalties
+        return Goal(drawn.success, lambda s: z, as_state, value, drawn.passed), penalties
 
     def cast_for_heads(self, z: Array) -> Array:
         """z as networks read it: a learned one in the precision of their products, a raw goal as it is."""

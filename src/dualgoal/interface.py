@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from dualgoal.errors import UserError, unknown
 
@@ -26,12 +26,22 @@ Loss = tuple[Array, Info]  # a scalar, and what is worth logging
 Trains = Literal["value", "actor"]
 
 
+class Passed(NamedTuple):
+    """What is known of a goal that lies on the way from a transition to another goal: how many steps are before and
+    after it, and the action that was taken there."""
+
+    before: Int[Array, " B"]
+    after: Int[Array, " B"]
+    a: Array  # (B, A), or (B,) integers when discrete
+
+
 class Goals(NamedTuple):
     """One goal per transition, and whether the transition starts at it (reward = success - 1, mask = 1 - success)."""
 
     g: Any  # (B, ...) observations, or what else goals are, or features of them
     success: Float[Array, " B"]
     state: Any = None  # (B, ...) observations that attain the goals, where goals are not observations themselves
+    passed: Passed | None = None  # of goals drawn `Between` others
 
 
 class Frames(NamedTuple):
@@ -104,8 +114,9 @@ class Goal:
         view: Callable[[Any], Any],
         as_state: Callable[[], Any] | None = None,
         value: Callable[[Any], Array] | None = None,
+        passed: Passed | None = None,
     ) -> None:
-        self.success = success
+        self.success, self.passed = success, passed
         self._view, self._as_state, self._value = view, as_state, value
 
     def __call__(self, s: Any) -> Any:

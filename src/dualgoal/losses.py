@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jax.nn import log_softmax, softmax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 Vec = Float[Array, " B"]
 Ens = Float[Array, "E B"]  # values of E members
 Critics = Float[Array, "K B"]  # values of K critics
+Steps = Int[Array, " B"]
 Scalar = Float[Array, ""]
 
 
@@ -66,6 +67,23 @@ def continuity(v: Ens, v_next: Ens, gamma: float) -> Scalar:
     members and batch. delta = 1 + (1 - gamma) |V(s')| is what one step of reward -1 may change; it has no gradient."""
     delta = 1 + (1 - gamma) * jnp.abs(stop_gradient(v_next))
     return jnp.maximum((v - v_next) ** 2 - delta**2, 0.0).mean()
+
+
+def transitive(
+    logit: Ens, first: Ens, second: Ens, before: Steps, after: Steps, gamma: float, kappa: float, falloff: float
+) -> Scalar:
+    """TRL's value loss (section 14.5). sigmoid(logit) is the value gamma^d of a goal; `first` and `second` are logits
+    of target networks, from here to a state that lies on the way and from there to the goal, `before` and `after` how
+    many steps that took. Their product is the target, in which what took at most one step is not estimated:
+
+        y = p(first, before) p(second, after),   p(x, n) = gamma^n if n <= 1 else sigmoid(x)
+        L = mean[ |kappa - 1(y < sigmoid(logit))| (1 + log_gamma y)^-falloff BCE(logit, y) ]
+    """
+    known = lambda x, n: jnp.where(n[None] <= 1, gamma ** n[None].astype(x.dtype), jax.nn.sigmoid(x))
+    y = stop_gradient(known(first, before) * known(second, after))
+    side = jnp.where(y >= jax.nn.sigmoid(stop_gradient(logit)), kappa, 1 - kappa)
+    far = (1 + jnp.log(y) / math.log(gamma)) ** -falloff
+    return (side * far * (jax.nn.softplus(logit) - y * logit)).mean()
 
 
 def awr(advantage: Vec, log_prob: Vec, alpha: float) -> Scalar:

@@ -1,4 +1,5 @@
-"""Where goals come from (sections 2.2 and 2.3): mixes of current, future and random states, windows, and waypoints.
+"""Where goals come from (sections 2.2 and 2.3): mixes of current, future and random states, windows, waypoints, and
+states in between.
 
 A stream draws row numbers of the dataset for the transitions of a batch. Rows are integers throughout, and all
 randomness of a stream is four rows of random bits, so a draw is exact at any row number and the same on every device.
@@ -14,7 +15,7 @@ from jax import random
 from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
 from dualgoal.errors import UserError
-from dualgoal.interface import Frames, Goals, Stream, check_options
+from dualgoal.interface import Frames, Goals, Passed, Stream, check_options
 from dualgoal.nets.augment import PAD, shift
 
 Rows = Int[Array, " B"]
@@ -131,6 +132,32 @@ class Waypoint(GoalStream):
         return shifted(drawn, offsets)
 
 
+class Stop(NamedTuple):
+    """A row on the way to another."""
+
+    row: Rows
+    goal: Rows
+
+
+@dataclass(frozen=True)
+class Between(GoalStream):
+    """A state on the way to the goal that the role `towards` drew, uniformly from the transition's own row to the last
+    row before that goal, which must lie ahead in the same episode. Divide and conquer joins values at such states."""
+
+    towards: str = "value"
+    shared: bool = True
+
+    def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: Rows) -> Stop:
+        return Stop(at.rows + below(bits[0], jnp.maximum(towards - at.rows, 1)), towards)
+
+    def observe(self, data: Transitions, at: Sampled, rows: Stop, reached_by: str) -> Goals:  # type: ignore[override]
+        passed = Passed(rows.row - at.rows, rows.goal - rows.row, data.actions[rows.row])
+        return super().observe(data, at, rows.row, reached_by)._replace(passed=passed)
+
+    def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
+        return shifted(drawn, offsets)
+
+
 @dataclass(frozen=True)
 class Window(Stream):
     """Four frames of a random trajectory window (VIP). `aligned=False` cuts the windows as the released code does,
@@ -173,7 +200,7 @@ ACTOR_GOALS = GoalMix(0.0, 0.0, 1.0, 0.0)
 def shifted(drawn: Goals, offsets: Array) -> Goals:
     """Goals with their images shifted."""
     state = None if drawn.state is None else shift(drawn.state, offsets)
-    return Goals(shift(drawn.g, offsets), drawn.success, state)
+    return drawn._replace(g=shift(drawn.g, offsets), state=state)
 
 
 def random_offsets(key: PRNGKeyArray, batch_size: int) -> Array:

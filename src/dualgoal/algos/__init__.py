@@ -9,6 +9,7 @@ from dualgoal.algos.gciql import GCIQL
 from dualgoal.algos.gcivl import GCIVL
 from dualgoal.algos.hiql import HIQL
 from dualgoal.algos.none import NoAlgorithm
+from dualgoal.algos.trl import TRL
 from dualgoal.interface import Algorithm
 
 ALGOS: dict[str, type[Algorithm]] = {
@@ -19,7 +20,8 @@ ALGOS: dict[str, type[Algorithm]] = {
     "gcbc": GCBC,
     "dqn": DQN,
     "hiql": HIQL,
+    "trl": TRL,
     "none": NoAlgorithm,
 }
 
-__all__ = ["ALGOS", "CRL", "DQN", "GCBC", "GCFBC", "GCIQL", "GCIVL", "HIQL", "NoAlgorithm"]
+__all__ = ["ALGOS", "CRL", "DQN", "GCBC", "GCFBC", "GCIQL", "GCIVL", "HIQL", "TRL", "NoAlgorithm"]

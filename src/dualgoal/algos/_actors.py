@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 from jax import random
+from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.interface import Spec
+from dualgoal.interface import Batch, Goal, Loss, Spec
+from dualgoal.nets.heads import Value
 
 Policy = Callable[[Array, Array], Array]  # (s, z) -> mean action or logits; an `Actor`
 
@@ -24,3 +26,12 @@ def sample(actor: Policy, s: Array, z: Array, key: PRNGKeyArray, temperature: fl
         return jnp.argmax(out, axis=-1) if temperature == 0 else random.categorical(key, out / max(1e-6, temperature))
     noise = 0.0 if temperature == 0 else temperature * random.normal(key, out.shape, out.dtype)
     return jnp.clip(out + noise, -1.0, 1.0)
+
+
+def ddpg_bc(actor: Policy, critic: Value, batch: Batch, goal: Goal, alpha: float, spec: Spec) -> Loss:
+    """DDPG+BC: the policy's action is rated by the lesser of the critic's members, which it does not train."""
+    critic, s = stop_gradient((critic, batch.s))
+    z, fixed_z = goal(batch.s), stop_gradient(goal(s))
+    likely = log_prob(actor, batch.s, z, batch.a, spec)
+    q = critic(s, fixed_z, jnp.clip(actor(batch.s, z), -1.0, 1.0)).min(axis=0)
+    return losses.ddpg_bc(q, likely, alpha), {"q": q.mean(), "log_prob": likely.mean()}

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import equinox as eqx
-import jax.numpy as jnp
 from jax import random
 from jax.lax import stop_gradient
 from jaxtyping import Array, PRNGKeyArray
@@ -70,14 +69,13 @@ class GCIQL(Algorithm):
         }
 
     def actor_loss(self, nets: GCIQLNets, batch: Batch, goal: Goal, spec: Spec) -> Loss:
-        critic, s = stop_gradient((nets.critic, batch.s))
-        z, fixed_z = goal(batch.s), stop_gradient(goal(s))
-        log_prob = _actors.log_prob(nets.actor, batch.s, z, batch.a, spec)
-        if self.actor == "awr":
-            advantage = critic(s, fixed_z, batch.a).min(axis=0) - stop_gradient(nets.value)(s, fixed_z)
-            return losses.awr(advantage, log_prob, self.alpha), {"advantage": advantage.mean()}
-        q = critic(s, fixed_z, jnp.clip(nets.actor(batch.s, z), -1.0, 1.0)).min(axis=0)
-        return losses.ddpg_bc(q, log_prob, self.alpha), {"q": q.mean(), "log_prob": log_prob.mean()}
+        if self.actor == "ddpgbc":
+            return _actors.ddpg_bc(nets.actor, nets.critic, batch, goal, self.alpha, spec)
+        value, critic, s = stop_gradient((nets.value, nets.critic, batch.s))
+        fixed_z = stop_gradient(goal(s))
+        log_prob = _actors.log_prob(nets.actor, batch.s, goal(batch.s), batch.a, spec)
+        advantage = critic(s, fixed_z, batch.a).min(axis=0) - value(s, fixed_z)
+        return losses.awr(advantage, log_prob, self.alpha), {"advantage": advantage.mean()}
 
     def act(self, nets: GCIQLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
         return _actors.sample(nets.actor, s, z, key, temperature, spec)
