@@ -37,6 +37,7 @@ ALLOWED = {  # a folder, or a module at the top, may import itself and what stan
     "paper": f"{METHOD} engine runs collect data envs files imports jsons machine progress theory errors",
     "report": "paper runs data envs files imports jsons machine errors",
     "api": "paper report runs data envs imports interface registry files errors",
+    "probes": f"{METHOD} paper runs data envs files imports jsons machine errors",
     "bench": f"{METHOD} paper runs envs machine errors",
     "cli": "*",
     "__init__": "*",  # lazily: see test_public

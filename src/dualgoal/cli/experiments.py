@@ -1,4 +1,4 @@
-"""Commands that stand alone: the theorems, Lights Out, and how fast training is."""
+"""Commands that stand alone: the theorems, Lights Out, joins of two images, and how fast training is."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +8,7 @@ from dualgoal.bench.options import Options
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb
 from dualgoal.paper.lightsout import Experiment
+from dualgoal.probes import options
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,28 @@ class LightsOut(Experiment, Verb):
         from dualgoal.paper.lightsout_evaluation import summary
 
         print(summary(self.train(self.out, quiet=self.quiet), pairs=self.pairs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joins(options.Options, Verb):
+    """Each join is fitted to exact distances of drawn puzzles, and its slope on the lights is measured. Rows that the
+    file already has are kept, so an interrupted command resumes when it is given again."""
+
+    out: Path
+    """Row file (JSON)."""
+    quiet: bool = False
+    """Print the table only."""
+
+    def run(self) -> None:
+        from dualgoal.probes import joins, records
+        from dualgoal.runs.config import check_range
+
+        check_range("steps", self.steps, joins.MEASURED, joins.HELD_OUT)
+        check_range("batch_size", self.batch_size, 1)
+        check_range("lr", self.lr, 0)
+        for seed in self.seeds:
+            check_range("seed", seed, 0)
+        print("\n".join(records.table(records.train(self, self.out, (lambda line: None) if self.quiet else print))))
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,15 @@ def difference(x: np.ndarray, y: np.ndarray, rng: np.random.Generator, *, resamp
     return Gap(gap, _percentiles(means[0] - means[1], LEVEL), welch_interval(x, y))
 
 
+def student_interval(scores: Sequence[float], level: float = LEVEL) -> Interval | None:
+    """Student's interval of a mean, valid for a few seeds; None for one seed."""
+    if len(scores) < 2:
+        return None
+    error = float(np.std(scores, ddof=1)) / math.sqrt(len(scores))
+    half = float(scipy.stats.t.ppf((1 + level) / 2, len(scores) - 1)) * error
+    return float(np.mean(scores)) - half, float(np.mean(scores)) + half
+
+
 def welch_interval(x: np.ndarray, y: np.ndarray, level: float = LEVEL) -> Interval:
     """Welch's interval of the difference of two means, degrees of freedom rounded down to a whole number.
 

@@ -1,0 +1,85 @@
+"""The row file of `dualgoal joins`, which is also how it resumes, and the table of a row file."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dualgoal import jsons
+from dualgoal.errors import UserError
+from dualgoal.files import make_folder, write_atomic
+from dualgoal.paper.formats import span
+from dualgoal.paper.stats import student_interval
+from dualgoal.probes.joins import Fit, Row
+from dualgoal.probes.options import JOINS, Options
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was trained, and a row for every join and seed that is done."""
+
+    options: dict[str, Any]
+    rows: tuple[Row, ...] = ()
+
+    def write(self, path: Path) -> None:
+        content = {"options": self.options, "rows": [dataclasses.asdict(row) for row in self.rows]}
+        make_folder(path.parent)
+        write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read(path: Path) -> Record:
+    found: Record = jsons.typed(jsons.read(path), Record, str(path))
+    return found
+
+
+def settings(options: Options) -> dict[str, Any]:
+    """What all rows of a file have in common, as JSON has it."""
+    names = [field.name for field in dataclasses.fields(Options) if field.name not in ("joins", "seeds")]
+    values: dict[str, Any] = json.loads(json.dumps({name: getattr(options, name) for name in names}))
+    return values
+
+
+def train(options: Options, path: Path, tell: Callable[[str], None]) -> Record:
+    """Add the rows that the options ask for to the file, and write it after each of them."""
+    record = Record(settings(options))
+    if path.exists():
+        record = read(path)
+        other = [name for name, value in settings(options).items() if record.options.get(name) != value]
+        if other:
+            raise UserError(f"{path}: its rows have another {' and '.join(other)}; choose another --out")
+    done = {(row.join, row.seed) for row in record.rows}
+    for join, seed in ((join, seed) for join in options.joins for seed in options.seeds if (join, seed) not in done):
+        rows = [*record.rows, Fit(join, seed, options).run(tell)]
+        rows.sort(key=lambda row: (JOINS.index(row.join), row.seed))
+        record = Record(record.options, tuple(rows))
+        record.write(path)
+    return record
+
+
+def table(record: Record) -> list[str]:
+    """Markdown: a line per join with means over seeds, and 95 % intervals of the last slope and of the area."""
+    marks = sorted({mark for row in record.rows for mark in row.steps})
+    has = lambda name: any(getattr(row, name) is not None for row in record.rows)
+    optional = [name for name in ("probe", "solved") if has(name)]
+    titles = {"probe": "linear probe", "solved": "solved"}
+    head = ["join", "seeds", *(f"slope at {mark:,}" for mark in marks), "area under the curve"]
+    lines = [head + [titles[name] for name in optional]]
+    for join in dict.fromkeys(row.join for row in record.rows):
+        rows = [row for row in record.rows if row.join == join]
+        slopes = [[row.lights[n] for row in rows] for n in range(len(marks))]
+        cells = [f"`{join}`", str(len(rows)), *(mean(values) for values in slopes[:-1]), with_interval(slopes[-1])]
+        cells.append(with_interval([row.area for row in rows]))
+        lines.append(cells + [mean([getattr(row, name) for row in rows]) for name in optional])
+    return [
+        f"| {' | '.join(cells)} |".replace("-0.00", "0.00") for cells in [lines[0], ["---"] * len(lines[0]), *lines[1:]]
+    ]
+
+
+def mean(values: list[Any]) -> str:
+    return "" if None in values else f"{sum(values) / len(values):.2f}"
+
+
+def with_interval(values: list[float]) -> str:
+    return f"{mean(values)} {span(student_interval(values), 2)}"
