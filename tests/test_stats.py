@@ -107,3 +107,9 @@ def test_rank_correlation_with_ties_and_infinities():
     assert stats.rank_correlation(x, np.exp(x)) == pytest.approx(1)
     assert stats.rank_correlation(x, np.r_[np.exp(-x[:-1]), np.inf]) == pytest.approx(-1)
     assert stats.rank_correlation(x, np.ones(6)) is None
+
+
+def test_students_interval_of_three_seeds():
+    low, high = stats.student_interval([1.0, 2.0, 3.0])
+    assert (low, high) == pytest.approx((2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), abs=1e-3)  # t(0.975, 2) = 4.303
+    assert stats.student_interval([1.0]) is None

@@ -1,5 +1,6 @@
 """Commands that stand alone: the theorems, Lights Out, joins of two images, and how fast training is."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -69,7 +70,8 @@ class Joins(options.Options, Verb):
         check_range("lr", self.lr, 0)
         for seed in self.seeds:
             check_range("seed", seed, 0)
-        print("\n".join(records.table(records.train(self, self.out, (lambda line: None) if self.quiet else print))))
+        tell = (lambda line: None) if self.quiet else functools.partial(print, flush=True)
+        print("\n".join(records.table(records.train(self, self.out, tell))))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Commands about runs that exist, and about the paper's tables: evaluate, report, export, reproduce, collect."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -72,6 +72,41 @@ class Compare(Verb):
 
         found = pairwise.compare(self.runs, rows=self.rows, until=self.until)
         show(found.to_json() if self.json else found, self.json, pairwise.text)
+
+
+@dataclass(frozen=True)
+class Probe(Verb):
+    """Needs a dataset of a puzzle, with images or without; nothing is simulated. How far the learned distance grows
+    with each button that differs, whether it tells boards apart, and whether z says which buttons are lit."""
+
+    run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
+    """Run directory."""
+    data: Path
+    """Dataset: a folder or an npz file."""
+    split: Literal["train", "val"] = "val"
+    """Which of its splits."""
+    count: int = 2000
+    """Rows to look at."""
+    seeds: Annotated[tuple[int, ...], unset("all")] = ()
+    """Training seeds."""
+    step: Annotated[int | None, unset("the newest", "INT")] = None
+    """Step of the checkpoint."""
+    draw: int = 0
+    """Seed of the choice of rows and pairs."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        from dualgoal.probes import trained
+        from dualgoal.runs.config import check_range
+
+        check_range("count", self.count, 4, 20_000)
+        check_range("draw", self.draw, 0)
+        rows = trained.probe_run(
+            self.run_path, self.data, seeds=self.seeds, step=self.step, split=self.split, count=self.count,
+            draw=self.draw,
+        )  # fmt: skip
+        show([asdict(row) for row in rows] if self.json else rows, self.json, trained.text)
 
 
 @dataclass(frozen=True)

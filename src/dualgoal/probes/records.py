@@ -50,9 +50,10 @@ def train(options: Options, path: Path, tell: Callable[[str], None]) -> Record:
         if other:
             raise UserError(f"{path}: its rows have another {' and '.join(other)}; choose another --out")
     done = {(row.join, row.seed) for row in record.rows}
+    order: dict[str, int] = {join: n for n, join in enumerate(JOINS)}
     for join, seed in ((join, seed) for join in options.joins for seed in options.seeds if (join, seed) not in done):
         rows = [*record.rows, Fit(join, seed, options).run(tell)]
-        rows.sort(key=lambda row: (JOINS.index(row.join), row.seed))
+        rows.sort(key=lambda row: (order.get(row.join, len(order)), row.seed))
         record = Record(record.options, tuple(rows))
         record.write(path)
     return record

@@ -1,0 +1,149 @@
+"""What a trained run knows of a puzzle's buttons, from recorded rows alone: the scores of `scores.py` for its learned
+distance and its representation of goals. Files of OGBench's puzzles hold the buttons and the joints of the arm."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dualgoal.data import dataset, npz
+from dualgoal.errors import UserError
+from dualgoal.files import os_errors_in_one_line
+from dualgoal.probes import scores
+from dualgoal.runs import directory, policy
+from dualgoal.runs.policy import Policy
+
+JOINTS = 6  # of the arm, the first numbers of `qpos`
+NEAR = 0.3  # radians over all joints: arms that are in one place for the area under the curve
+AT_ONCE = 256  # rows given to a policy at once
+
+
+class Rows(NamedTuple):
+    """Recorded rows in the order of the file."""
+
+    observations: np.ndarray
+    goals: np.ndarray
+    boards: np.ndarray  # (R, n) zeros and ones
+    joints: np.ndarray  # (R, 6)
+
+
+@dataclass(frozen=True)
+class ButtonScores:
+    """What one checkpoint of one seed knows."""
+
+    seed: int
+    step: int
+    slope: float
+    """Steps of learned distance per button that differs, at the same distance of the arms."""
+    arm: float
+    """Steps per radian of distance of the arms, at the same buttons."""
+    area: float | None
+    """Probability that different boards are called farther apart than equal ones, arms in one place; None: no such
+    pairs among the rows."""
+    near: int
+    """Number of such pairs of different boards, each with one of equal boards."""
+    probe: float | None
+    """Share of the goal's buttons that a linear map reads from z, seen from one row; None: goals are not encoded."""
+
+
+@os_errors_in_one_line
+def probe_run(
+    run: str | Path,
+    data: str | Path,
+    *,
+    seeds: Sequence[int] = (),
+    step: int | None = None,
+    split: str = "val",
+    count: int = 2000,
+    draw: int = 0,
+) -> list[ButtonScores]:
+    """The scores of every seed of a run on `count` rows of a dataset, chosen by the seed `draw`."""
+    rows: Rows | None = None
+    out = []
+    for seed in directory.choose_seeds(Path(run), directory.read_run(run), seeds or None):
+        loaded = policy.load(run, seed, step)
+        if rows is None:
+            rows = some_rows(data, loaded.run.task if Path(data).is_dir() else None, split, count, draw)
+            if tuple(rows.observations.shape[1:]) != tuple(loaded.facts.sizes.observation_shape):
+                raise UserError(f"{data}: its observations are not of the shape that {run} was trained on")
+        out.append(ButtonScores(seed, loaded.step, *scored(rows, loaded.distance, encoder(loaded), draw)))
+    return out
+
+
+def some_rows(data: str | Path, task: str | None, split: str, count: int, draw: int) -> Rows:
+    """Random rows of a file in their order, so that the halves of a linear probe are of different episodes."""
+    stored = dataset.load(data, task, split)
+    with npz.Archive(Path(stored.provenance["file"])) as archive:
+        for key in ("button_states", "qpos"):
+            if key not in archive.members:
+                raise UserError(f"{archive.path.name}: no array '{key}'; buttons are probed on datasets of puzzles")
+        boards, qpos = archive.read("button_states"), archive.read("qpos")
+    if stored.rows < 4:
+        raise UserError(f"{data}: {stored.rows} rows; expected at least 4")
+    chosen = np.sort(np.random.default_rng(draw).choice(stored.rows, min(count, stored.rows), replace=False))
+    goals = stored.observations if stored.goals is None else stored.goals
+    return Rows(stored.observations[chosen], goals[chosen], boards[chosen], qpos[chosen, :JOINTS])
+
+
+def encoder(loaded: Policy) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    return loaded.encode if loaded.run.rep.learned else None
+
+
+def scored(
+    rows: Rows,
+    distance: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    encode: Callable[[np.ndarray, np.ndarray], np.ndarray] | None,
+    draw: int,
+) -> tuple[float, float, float | None, int, float | None]:
+    """(slope, arm, area, near, probe) of a learned distance and a representation, both functions of rows."""
+    count, rng = len(rows.boards), np.random.default_rng([1, draw])
+    far = lambda i, j: in_parts(lambda part: distance(rows.observations[i[part]], rows.goals[j[part]]), len(i))
+    i, j = rng.integers(count, size=(2, 2 * count))
+    differ = np.abs(rows.boards[i].astype(float) - rows.boards[j]).sum(-1)
+    slope, arm = scores.slopes(far(i, j), differ, np.linalg.norm(rows.joints[i] - rows.joints[j], axis=-1))
+    here, same, other = near_pairs(rows)
+    area = scores.area_under_curve(far(here, same), far(here, other)) if len(here) else None
+    z = None
+    if encode is not None:
+        seen = lambda part: encode(
+            rows.goals[part], np.broadcast_to(rows.observations[0], rows.observations[part].shape)
+        )
+        z = in_parts(seen, count)
+    return slope, arm, area, len(here), None if z is None else scores.linear_probe(z, rows.boards)
+
+
+def in_parts(function: Callable[[slice], np.ndarray], count: int) -> np.ndarray:
+    return np.concatenate([function(slice(n, min(n + AT_ONCE, count))) for n in range(0, count, AT_ONCE)])
+
+
+def near_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, for each one with the same board and one with another, and the arm in one place in all three.
+
+    Of all rows with an arm in that place the two are taken whose arms are most nearly equally far, so that nothing but
+    the board tells them apart: equal boards follow each other in time, and so their arms are closer on average."""
+    numbers = np.unique(rows.boards, axis=0, return_inverse=True)[1].reshape(-1)
+    found = []
+    for n, number in enumerate(numbers):
+        apart = np.linalg.norm(rows.joints - rows.joints[n], axis=-1)
+        near = apart <= NEAR
+        near[n] = False
+        same, other = (np.flatnonzero(near & kind) for kind in (numbers == number, numbers != number))
+        if len(same) and len(other):
+            gaps = np.abs(apart[same][:, None] - apart[other][None])
+            a, b = np.unravel_index(gaps.argmin(), gaps.shape)
+            found.append((n, same[a], other[b]))
+    here, same_, other_ = np.array(found, int).reshape(-1, 3).T
+    return here, same_, other_
+
+
+def text(rows: Sequence[ButtonScores]) -> str:
+    lines = ["  seed       step  slope (steps per button)  arm (steps per radian)  area (pairs)   linear probe"]
+    show = lambda value: "-" if value is None else f"{value:.2f}"
+    for row in rows:
+        area = f"{show(row.area)} ({row.near})"
+        lines.append(
+            f"{row.seed:>6} {row.step:>10,} {row.slope:>25.2f} {row.arm:>23.2f} {area:>13} {show(row.probe):>14}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,89 @@
+"""`dualgoal probe`: scores of a learned distance on recorded puzzles, and the command on a tiny run."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import tiny
+from dualgoal.cli.main import main
+from dualgoal.probes import trained
+
+
+def rows(count=400, episodes=20, seed=0):
+    """Boards that change now and then while an arm wanders through few places; an observation is all of it."""
+    rng = np.random.default_rng(seed)
+    boards = rng.integers(0, 2, (episodes, 9))[rng.integers(episodes, size=count)]
+    joints = 0.5 * rng.integers(0, 2, (count, 6)) + 0.02 * rng.normal(size=(count, 6))
+    seen = np.concatenate([boards, joints], axis=-1)
+    return trained.Rows(seen, seen, boards, joints)
+
+
+def knowing(s, g):
+    return 3 * np.abs(s - g)[:, :9].sum(-1) + 2 * np.linalg.norm(s[:, 9:] - g[:, 9:], axis=-1)
+
+
+def test_a_distance_that_counts_buttons_gets_full_marks():
+    slope, arm, area, near, probe = trained.scored(rows(), knowing, lambda g, s: g[:, :9] @ np.tri(9) - s[:, :9], 0)
+    assert (slope, arm) == pytest.approx((3, 2)) and near > 100
+    assert area == 1 and probe == 1
+
+
+def test_a_distance_that_sees_the_arm_alone_gets_none():
+    blind = lambda s, g: 2 * np.linalg.norm(s[:, 9:] - g[:, 9:], axis=-1)
+    slope, arm, area, _, probe = trained.scored(rows(), blind, lambda g, s: g[:, 9:], 0)
+    assert (slope, arm) == pytest.approx((0, 2), abs=1e-9)
+    assert abs(area - 0.5) < 0.1, "equal boards are as far apart as different ones, arm by arm"
+    assert probe < 0.75
+
+
+def test_near_pairs_differ_in_the_board_and_in_nothing_else():
+    given = rows()
+    here, same, other = trained.near_pairs(given)
+    assert (given.boards[here] == given.boards[same]).all() and (here != same).all()
+    assert (given.boards[here] != given.boards[other]).any(-1).all()
+    apart = lambda there: np.linalg.norm(given.joints[here] - given.joints[there], axis=-1)
+    assert max(apart(same).max(), apart(other).max()) <= trained.NEAR
+    assert abs(apart(same).mean() - apart(other).mean()) < 0.005
+    alone = given._replace(boards=np.zeros_like(given.boards))
+    assert all(len(part) == 0 for part in trained.near_pairs(alone))
+    assert trained.scored(alone, knowing, None, 0)[2:] == (None, 0, None)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("probe")
+    tiny.untrained(folder / "run", tiny.make_data(folder / "data"), "dual", "none")
+    rng = np.random.default_rng(0)
+    file = folder / "data" / f"{tiny.TASK}-val.npz"
+    with np.load(file) as stored:
+        arrays = dict(stored)
+    count = len(arrays["terminals"])
+    np.savez(file, **arrays, button_states=rng.integers(0, 2, (count, 9)), qpos=rng.normal(size=(count, 20)) / 50)
+    return folder
+
+
+def test_the_command(run, capsys):
+    assert main(["probe", str(run / "run"), "--data", str(run / "data"), "--count", "50"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 3 and "linear probe" in printed[0]
+    assert main(["probe", str(run / "run"), "--data", str(run / "data"), "--seeds", "3", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (
+        found["seed"] == 3 and found["step"] == 40 and all(math.isfinite(found[k]) for k in ("slope", "arm", "probe"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--split", "train"], "no array 'button_states'; buttons are probed on datasets of puzzles"),
+        (["--count", "1"], "count is 1; expected at least 4"),
+        (["--seeds", "7"], "seed 7"),
+    ],
+)
+def test_what_cannot_be_probed_is_one_line(run, words, problem, capsys):
+    assert main(["probe", str(run / "run"), "--data", str(run / "data"), *words]) == 2
+    said = capsys.readouterr().err
+    assert problem in said and said.count("\n") == 1
