@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from importlib import metadata
 from pathlib import Path
 
+gc.set_threshold(20_000, 20, 20)  # seldom, and while everything is loaded hardly ever
 CACHE = Path(__file__).parent.parent / ".pytest_cache"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE / "compiled"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -65,7 +66,6 @@ def pytest_collection_finish():
     """What is loaded by now stays: to look through it for garbage again and again takes a twentieth of the time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +109,12 @@ class Here:
 
 @pytest.fixture(scope="module")
 def evaluated_here():
-    """Evaluation plays without worker processes, each of which takes seconds to start; test_evaluate is about them."""
+    """Evaluation plays short episodes, and without worker processes, each of which takes seconds to start: for tests of
+    what is around it. test_evaluate and test_cli use workers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dualgoal.runs.evaluation.Pool", Here)
+        short = property(lambda _: 20, lambda *_: None)
+        patch.setattr("dualgoal.envs.ogbench.SeededEnv.max_steps", short, raising=False)
         yield
 
 
