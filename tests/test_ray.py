@@ -3,6 +3,7 @@
 import ast
 import functools
 import os
+import signal
 import sys
 import threading
 import time
@@ -28,6 +29,7 @@ FILE = SWEEP.format(rates="1e-4, 2e-4, 3e-4, 4e-4")  # two runs for each of the 
 def cluster():
     from ray.cluster_utils import Cluster
 
+    handler = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DUALGOAL_HEARTBEAT", "0.3")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
@@ -37,6 +39,7 @@ def cluster():
         yield found, nodes
         ray.shutdown()
         found.shutdown()
+        signal.signal(signal.SIGTERM, handler)  # Ray has set its own
 
 
 def node_of(pid, nodes):
