@@ -3,6 +3,7 @@
 Every command is refused before it trains, downloads or writes anything, so the whole table takes seconds.
 """
 
+import dataclasses
 import json
 import shlex
 
@@ -61,6 +62,8 @@ MISTAKES = {
     f"train --steps 10 {TASK}": "the task comes first",
     "train cube-singel-play-v0": "unknown task 'cube-singel-play-v0'; did you mean 'cube-single-play-v0'?",
     "train my-robot": "unknown task 'my-robot'",
+    "train own.npz": "'own.npz' is a file or folder; name the task, and give the data as --data own.npz",
+    "train --config elsewhere": "elsewhere: its data are not where they were; give them as --data",
     "train a/b --data data": "'a/b' cannot be the name of a task",
     RUN + "--rep dula": "unknown representation 'dula'; did you mean 'dual'?",
     RUN + "--algo gcvil": "unknown algorithm 'gcvil'; did you mean 'gcivl'?",
@@ -200,6 +203,7 @@ def place(tmp_path_factory):
     run = tiny_run(episodes=10)
     write_run(folder / "run", run, rows(run, 4))
     write_run(folder / "bare", run, [])
+    write_run(folder / "elsewhere", dataclasses.replace(run, task="arm"), [])
     write_run(folder / "scene", config.Run("scene-play-v0", run.rep, run.algo), [])
     return folder
 

@@ -47,6 +47,9 @@ class Train(Run, Verb):
     task: Annotated[Positional[str], arg(metavar="TASK", help=TASK_HELP)]
     rep_name: Annotated[str, arg(name="rep", metavar="NAME", help=REP_HELP)] = "dual"
     algo_name: Annotated[str, arg(name="algo", metavar="NAME", help=ALGO_HELP)] = "gcivl"
+    frozen_rep: Annotated[str | None, unset("none", "RUN")] = None
+    env: Annotated[str | None, unset("the task's, if any", "ENV")] = None
+    max_steps: Annotated[int | None, unset("as registered", "INT")] = None
     source: Literal["paper", "code"] = "paper"
     """Defaults from the paper's table of hyperparameters, or from the released commands where those differ."""
     data: Annotated[Path | None, unset("cached, else downloaded, else generated", "PATH")] = None
@@ -147,6 +150,10 @@ def _base(chosen: argparse.Namespace, file: RunFile) -> Run:
     def made(**options: Any) -> Run:
         # Without data, an unknown task is an error that names the nearest one.
         if tasks.plain(task) in tasks.TASKS or not has_data:
+            if tasks.plain(task) not in tasks.TASKS and Path(task).exists():
+                raise UserError(f"'{task}' is a file or folder; name the task, and give the data as --data {task}")
+            if tasks.plain(task) not in tasks.TASKS and file.path.is_dir() and file.options:
+                raise UserError(f"{file.path}: its data are not where they were; give them as --data")
             run = settings.preset(task, rep, algo, source=source, **options)
         else:
             run = settings.own(task, rep, algo, has_env=has_env, **options)

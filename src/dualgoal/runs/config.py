@@ -84,14 +84,14 @@ class Run:
     frozen_rep: str | None = None
     """A run directory whose trained representation is used here and kept frozen (two-stage training)."""
     env: str | None = None
-    """Environment to evaluate in: module:factory, file.py:factory or a Gymnasium id. Default: the task's, if any."""
+    """Environment to evaluate in: module:factory, file.py:factory or a Gymnasium id."""
     eval_goals: str = "env"
     """Evaluation goals: env (the environment's own), env:N (its tasks 1 to N), validation:N, or a file with a list."""
     success: str = "info"
     """When a goal counts as reached in your own environment: info (info["success"]), terminated, a distance to it, or
     module:function of observation and goal."""
     max_steps: int | None = None
-    """Steps of an evaluation episode in your own environment. Default: as registered."""
+    """Steps of an evaluation episode in your own environment."""
     deterministic: bool = False
     """Ask the compiler for bit-reproducible operations on a GPU (slower)."""
 

@@ -335,6 +335,12 @@ def _require_same(path: Path, before: Recorded, run: Run, facts: RunFacts, warn:
     old, new = before.facts.dataset.sha256, facts.dataset.sha256
     if old != new:
         raise UserError(f"{path}: trained on other data (SHA-256 {old}, now {new}); give that --data or another --out")
+    old_goals, new_goals = ((found.goals, found.goal_list) for found in (before.facts, facts))
+    if None not in (old_goals[0], new_goals[0]) and old_goals != new_goals:
+        raise UserError(
+            f"{path}: evaluated with {old_goals[0]} goals, and '{run.eval_goals}' now gives {new_goals[0]} that are "
+            "not the same; restore them or choose another --out"
+        )
     for name, was, now in _may_change_bits(before.facts, facts):
         if was != now:
             warn(
