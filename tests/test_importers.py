@@ -92,6 +92,30 @@ def test_single_numbers_are_vectors_of_length_one(tmp_path):
     )
 
 
+def test_standards_are_recorded_and_rows_stay_as_they_are(tmp_path):
+    made = episodes()
+    np.savez(tmp_path / "own.npz", **flat(made))
+    plain = importing.import_dataset(tmp_path / "own.npz", tmp_path / "plain", goal_dims=(2, 0))
+    again = [
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", goal_dims=(2, 0), standardize=True)
+        for _ in range(2)  # the second time, it is there already
+    ]
+    assert again[0].read_bytes() == again[1].read_bytes() == plain.read_bytes()
+    known, rows = both(tmp_path / "out")[0].provenance, np.concatenate([o for o, _ in made]).astype(float)
+    for standard, expected in ((known["observation_standard"], rows), (known["goal_standard"], rows[:, [2, 0]])):
+        np.testing.assert_allclose([standard["mean"], standard["std"]], [expected.mean(0), expected.std(0)])
+    given = [{"observations": o, "actions": a} for o, a in made]
+    here = dataset.Dataset.from_episodes(given, goal_dims=(2, 0), standardize=True).provenance
+    assert here["observation_standard"] == known["observation_standard"]
+    with pytest.raises(UserError, match="already there"):
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", goal_dims=(2, 0))
+    still = [{"observations": np.ones((3, 2)), "actions": np.zeros((3, 1))}] * 2
+    assert dataset.Dataset.from_episodes(still, standardize=True).provenance["observation_standard"]["std"] == [1, 1]
+    images = [{"observations": np.zeros((3, 8, 8, 3), np.uint8), "actions": np.zeros((3, 1))}] * 2
+    with pytest.raises(UserError, match="--standardize is for vectors"):
+        dataset.Dataset.from_episodes(images, standardize=True)
+
+
 def test_transitions_get_their_last_state_back(tmp_path):
     made = episodes(extra=1)
     content = {

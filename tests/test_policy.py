@@ -1,5 +1,6 @@
 """What a user loads from a run: one row or many, checked input, and nothing executed from the directory."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 import dualgoal
+from dualgoal.data import dataset
 from dualgoal.errors import UserError
-from dualgoal.runs import checkpoint, config, directory, export
+from dualgoal.runs import checkpoint, config, directory, export, training
 from tiny import TASK, make_data, untrained
 
 
@@ -92,7 +94,7 @@ def page():
 
 
 def test_the_reader_on_the_page_needs_numpy_alone_and_is_short():
-    assert len(page().splitlines()) < 40
+    assert len(page().splitlines()) < 50
     assert set(re.findall(r"^(?:import|from) (\w+)", page(), re.M)) == {"json", "pathlib", "numpy"}
 
 
@@ -125,6 +127,33 @@ def test_actions_come_in_the_units_of_the_data(tmp_path):
     exec(page(), reader)
     arrays, about = reader["read"](export.export_policy(tmp_path / "run", tmp_path / "p.safetensors", seed=3))
     np.testing.assert_allclose(reader["act"](arrays, about, OBS, GOALS), policy.act(OBS, GOALS), atol=2e-5)
+
+
+def test_rows_are_standardised_for_the_networks_alone(tmp_path):
+    """What a user, an environment and an export see has the units of the recordings."""
+    folder, units = make_data(tmp_path / "data"), {"mean": [10.0, -3.0], "std": [5.0, 0.25]}
+    untrained(tmp_path / "plain", folder, "dual", "gcivl")
+    (folder / f"{TASK}.json").write_text(json.dumps({"observation_standard": units}))
+    untrained(tmp_path / "run", folder, "dual", "gcivl")
+    plain, policy = (dualgoal.load(tmp_path / name, 3) for name in ("plain", "run"))
+    obs, goals = (((rows - units["mean"]) / units["std"]).astype(np.float32) for rows in (OBS, GOALS))
+    np.testing.assert_allclose(policy.act(OBS, GOALS), plain.act(obs, goals), atol=1e-5)
+    np.testing.assert_allclose(policy.distance(OBS, GOALS), plain.distance(obs, goals), rtol=1e-4)
+    ids = np.arange(5, dtype=np.uint32)
+    np.testing.assert_allclose(policy.act_block(OBS, GOALS, ids, 0), plain.act_block(obs, goals, ids, 0), atol=1e-5)
+    reader: dict = {}
+    exec(page(), reader)
+    file = export.export_policy(tmp_path / "run", tmp_path / "p.safetensors", seed=3)
+    assert np.array_equal(dualgoal.load(file).act(OBS, GOALS), policy.act(OBS, GOALS))
+    arrays, about = reader["read"](file)
+    np.testing.assert_allclose(reader["act"](arrays, about, OBS, GOALS), policy.act(OBS, GOALS), atol=2e-5)
+    np.testing.assert_allclose(reader["encode"](arrays, about, GOALS), policy.encode(GOALS), atol=2e-5)
+    second = dataclasses.replace(plain.run, frozen_rep=str(tmp_path / "plain"))
+    with pytest.raises(UserError, match="plain: its data were standardised in another way"):
+        training.describe(second, dataset.load(folder, TASK))
+    (folder / f"{TASK}.json").write_text(json.dumps({"observation_standard": {"mean": [1.0], "std": [2.0]}}))
+    with pytest.raises(UserError, match="standardised with 1 numbers, but rows have 2"):
+        training.describe(plain.run, dataset.load(folder, TASK))
 
 
 def test_export_says_what_it_cannot_do(path, tmp_path):

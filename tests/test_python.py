@@ -17,6 +17,7 @@ import dualgoal
 import pages
 from dualgoal import api, progress
 from dualgoal.data import dataset
+from dualgoal.data.standard import Standard
 from dualgoal.errors import UserError
 from dualgoal.report import page as report_page
 from dualgoal.runs import config
@@ -99,6 +100,22 @@ def test_other_data_are_noticed(trained, data):
     other = dataclasses.replace(data, actions=-data.actions)
     with pytest.raises(UserError, match="trained on other data"):
         dualgoal.train(other, trained[0], env=Field(), steps=40, eval_every=10, **SMALL)
+    more = type("More", (Field,), {"num_tasks": 3})
+    with pytest.raises(UserError, match="evaluated with 2 goals, and 'env' now gives 3 that are not the same"):
+        dualgoal.train(data, trained[0], env=more(), steps=80, eval_every=10, **SMALL)
+
+
+def test_training_reads_standardised_rows(data):
+    """A run on data that say how to standardise them is a run on standardised data."""
+    units = Standard((10.0, 5.0), (4.0, 2.0))
+    done = dataclasses.replace(data, observations=units(data.observations))
+    told = dataclasses.replace(data, provenance={"observation_standard": {"mean": [10.0, 5.0], "std": [4.0, 2.0]}})
+    small = SMALL | {"episodes": 0, "steps": 10, "seeds": (0,)}
+    runs = [dualgoal.train(what, f"runs/{n}", **small) for n, what in enumerate((done, told))]
+    weights = "step-000000010.safetensors"
+    assert record(runs[0].path)[weights] == record(runs[1].path)[weights]
+    rows = data.observations[:4]
+    assert np.array_equal(runs[1].policy.act(rows, rows[0]), runs[0].policy.act(units(rows), units(rows[:1])[0]))
 
 
 def test_what_can_be_trained_on(data, tmp_path):

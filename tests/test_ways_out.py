@@ -11,6 +11,7 @@ from dualgoal.algos import ALGOS
 from dualgoal.cli.main import main
 from dualgoal.data import dataset
 from dualgoal.data.origin import ActionRange
+from dualgoal.data.standard import Standard
 from dualgoal.errors import UserError
 from dualgoal.machine import Hardware
 from dualgoal.reps import REPS
@@ -39,6 +40,9 @@ def make_policy(rep, algo, shape=(4,), discrete=False, goal_shape=()):
     few = {"flow_steps": 2} if algo == "gcfbc" else {}
     made = Run(task="x", rep=REPS[rep](**small), algo=ALGOS[algo](hidden=(8, 8), **few))
     data = facts.DataFacts(1, 1, action_range=None if discrete else UNITS)
+    if goal_shape:
+        units = [Standard((3.0,) * own[0], (0.5,) * own[0]) for own in (shape, goal_shape)]
+        data = dataclasses.replace(data, observation_standard=units[0], goal_standard=units[1])
     about = facts.RunFacts(facts.Sizes(shape, 3, discrete, goal_shape), data, {}, Hardware.here("float32"))
     agent = policy.agent_for(made, about.sizes)
     rng = np.random.default_rng(1)  # filled by NumPy, because JAX would compile a program for each layer

@@ -110,6 +110,9 @@ class Import(Verb):
     """Entries of dictionary observations, or arrays, that make a goal, joined in this order."""
     goal_function: Annotated[str | None, unset("none", "MODULE:NAME")] = None
     """A function from rows of observations to rows of goals."""
+    standardize: bool = False
+    """Let networks read each coordinate of observations and goals minus its mean, divided by its standard deviation:
+    for numbers far from 1. Files, environments and policies keep your units."""
     image_size: Annotated[tuple[int, ...], unset("as recorded", "H W")] = ()
     """Height and width to which frames of a LeRobot folder are scaled."""
     quiet: bool = False
@@ -122,6 +125,7 @@ class Import(Verb):
         made = importing.import_dataset(
             self.source, self.out, task=self.task, keys=keys, observation_keys=self.observation_keys,
             scale_actions=self.scale_actions, goal_dims=self.goal_dims, goal_keys=self.goal_keys,
-            goal_function=self.goal_function, image_size=self.image_size, progress=not self.quiet,
+            goal_function=self.goal_function, image_size=self.image_size, standardize=self.standardize,
+            progress=not self.quiet,
         )  # fmt: skip
         print(made)

@@ -33,6 +33,8 @@ class Dataset:
     >>> data = Dataset(np.zeros((5, 3), np.float32), np.zeros((5, 2), np.float32), ends)
     >>> data.episodes, data.starts.tolist(), data.ends.tolist()
     (2, [0, 3], [2, 4])
+    >>> data
+    Dataset: 5 rows, 2 episodes; observations (3,), actions (2,)
     """
 
     observations: np.ndarray  # (T, D) float32 or (T, H, W, C) uint8
@@ -53,6 +55,7 @@ class Dataset:
         goal_dims: Sequence[int] = (),
         goal_keys: Sequence[str] = (),
         goal_function: str | None = None,
+        standardize: bool = False,
     ) -> "Dataset":
         """A dataset of episodes in memory, each a dictionary with `observations`, `actions` and perhaps `goals`.
 
@@ -69,8 +72,16 @@ class Dataset:
         from dualgoal.data.goals import GoalSpace
 
         space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
-        arrays, known = importing.gather(episodes, space, observation_keys, scale_actions)
+        arrays, known = importing.gather(episodes, space, observation_keys, scale_actions, standardize)
         return cls(**arrays, task=task, provenance=known.facts())
+
+    def __repr__(self) -> str:
+        """A line, not all its numbers."""
+        actions = f"{self.action_dim} discrete actions" if self.discrete else f"actions ({self.action_dim},)"
+        goals = "" if self.goals is None else f", goals {self.goal_shape}"
+        name = "Dataset" if self.task is None else f"Dataset '{self.task}'"
+        sizes = f"observations {self.observation_shape}{goals}, {actions}"
+        return f"{name}: {self.rows:,} rows, {self.episodes:,} episodes; {sizes}"
 
     @cached_property
     def ends(self) -> np.ndarray:

@@ -18,6 +18,7 @@ from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.data.sources import Parts, Rows, Source
+from dualgoal.data.standard import Moments, Standard
 from dualgoal.errors import UserError
 from dualgoal.files import locked, make_folder, os_errors_in_one_line, remove_free_lock, replacing, sha256
 from dualgoal.progress import Rate, bar, counted
@@ -40,6 +41,7 @@ def import_dataset(
     goal_keys: Sequence[str] = (),
     goal_function: str | None = None,
     image_size: Sequence[int] = (),
+    standardize: bool = False,
     progress: bool = False,
 ) -> Path:
     """Write SRC as `TASK.npz` and `TASK-val.npz` in `out`; returns the training file.
@@ -47,8 +49,9 @@ def import_dataset(
     `src` is an npz file, an HDF5 file in D4RL's layout, a folder of npz files with one episode each, a LeRobot v3
     folder, or `minari:ID` (or a Minari folder). `keys` maps our names to those in the files where they are not found
     automatically (or lists pairs `ours=theirs`); `observation_keys` says which parts of dict observations, or which
-    arrays, to join; `scale_actions` maps the range of each action coordinate onto [-1, 1]; `image_size` is the height
-    and width to which frames of a LeRobot folder are scaled.
+    arrays, to join; `scale_actions` maps the range of each action coordinate onto [-1, 1]; `standardize` lets networks
+    read each coordinate of observations and goals in units of its standard deviation; `image_size` is the height and
+    width to which frames of a LeRobot folder are scaled.
 
     A goal is a whole observation unless the file has an array `goals`, or one of these says otherwise: `goal_dims`, the
     coordinates of an observation; `goal_keys`, parts of dict observations or arrays to join; `goal_function`, a
@@ -61,11 +64,11 @@ def import_dataset(
     files = DatasetFiles(Path(out).expanduser(), name)
     if len(source.episodes) < 2:
         raise UserError(f"{src}: holds {len(source.episodes)} episode; at least 2 are needed, as one is for validation")
-    if _is_done(source, files, scale_actions):
+    if _is_done(source, files, scale_actions, standardize):
         remove_free_lock(files.lock)
         return files.train
     _require_free(files)
-    survey = _survey(source, scale_actions, progress)
+    survey = _survey(source, scale_actions, standardize, progress)
     make_folder(files.folder)
     with locked(files.lock):
         _require_free(files)
@@ -83,19 +86,21 @@ def _checked_size(size: Sequence[int]) -> tuple[int, int] | None:
     return size[0], size[1]
 
 
-def _is_done(source: Source, files: DatasetFiles, scaled: bool) -> bool:
+def _is_done(source: Source, files: DatasetFiles, scaled: bool, standardized: bool) -> bool:
     """Whether this very import is there already, whole; known for single files, of which the digest is recorded."""
     if source.origin.imported_sha256 is None or not (files.train.is_file() and files.val.is_file()):
         return False
     found = origin.read(files)
     space = found.goal_space and _goal_space(source, found.goal_space.shape)
     asked = replace(
-        source.origin, task=files.name, files=found.files, action_range=found.action_range, goal_space=space
-    )
+        source.origin, task=files.name, files=found.files, action_range=found.action_range, goal_space=space,
+        observation_standard=found.observation_standard, goal_standard=found.goal_standard,
+    )  # fmt: skip
     digests = {file.name: sha256(file) for file in (files.train, files.val)}
     return (
         found == asked
         and (found.action_range is not None) == scaled
+        and (found.observation_standard is not None) == standardized
         and digests == {name: facts.sha256 for name, facts in found.files.items()}
     )
 
@@ -105,18 +110,19 @@ def gather(
     space: GoalSpace | None,
     observation_keys: Sequence[str],
     scale_actions: bool,
+    standardize: bool,
 ) -> tuple[dict[str, np.ndarray], origin.Origin]:
     """The arrays of a dataset from episodes in memory, and what is recorded about them; options as for an import."""
     parts = Parts({}, tuple(observation_keys), space.keys if space else ())
     source = _with_goals(sources.from_memory(list(episodes), parts), space)
-    survey = _survey(source, scale_actions)
+    survey = _survey(source, scale_actions, standardize)
     every = range(len(survey.rows))
     made = {
         name: np.concatenate(list(_column(source, survey, every, which))).astype(kind[1])
         for which, (name, kind) in enumerate(_kinds(survey).items())
     }
     made["terminals"] = _ends(survey, every)
-    return made, replace(source.origin, action_range=survey.scale, goal_space=_space(source, survey))
+    return made, _origin(source, survey)
 
 
 def _require_free(files: DatasetFiles) -> None:
@@ -170,6 +176,7 @@ class Survey:
     action: Kind
     goal: Kind | None  # None: goals are observations
     scale: ActionRange | None
+    standards: tuple[Standard | None, Standard | None] = (None, None)  # of observations and goals, if asked for
 
 
 def _counted(names: Sequence[Any], title: str, progress: bool) -> Iterator[Any]:
@@ -180,8 +187,9 @@ def _counted(names: Sequence[Any], title: str, progress: bool) -> Iterator[Any]:
             update(done, len(names))
 
 
-def _survey(source: Source, scale_actions: bool, progress: bool = False) -> Survey:
+def _survey(source: Source, scale_actions: bool, standardize: bool, progress: bool = False) -> Survey:
     rows, low, high = [], None, None
+    moments = (Moments(), Moments())
     kinds: list[Kind] = []
     for name, read in _counted(list(zip(source.names, source.episodes, strict=True)), "checking", progress):
         observations, actions, goals = _tidy(read())
@@ -203,14 +211,20 @@ def _survey(source: Source, scale_actions: bool, progress: bool = False) -> Surv
         if found != kinds:
             this, before = ([kind[0] for kind in each] for each in (found, kinds))
             raise UserError(f"{name}: observations and actions of shapes {this}, but earlier episodes have {before}")
+        for found_rows, moment in zip((observations, goals), moments, strict=True):
+            if standardize and found_rows is not None:
+                if found_rows.dtype == np.uint8:
+                    raise UserError(f"{name}: --standardize is for vectors; images need none")
+                moment.add(found_rows)
         rows.append(len(observations))
     goal = kinds[2] if len(kinds) > 2 else None
+    standards = (moments[0].standard, moments[1].standard)
     if low is None or high is None:
-        return Survey(rows, kinds[0], kinds[1], goal, None)
+        return Survey(rows, kinds[0], kinds[1], goal, None, standards)
     if not np.isfinite([low, high]).all():
         raise UserError(f"{source.names[0]}: actions hold NaN or infinity, so they cannot be scaled")
     bounds = (tuple(bound.astype(np.float64).tolist()) for bound in (low, high))
-    return Survey(rows, kinds[0], kinds[1], goal, ActionRange(*bounds))
+    return Survey(rows, kinds[0], kinds[1], goal, ActionRange(*bounds), standards)
 
 
 def _image_or_float(observations: np.ndarray) -> np.dtype:
@@ -246,8 +260,15 @@ def _write(source: Source, survey: Survey, files: DatasetFiles, progress: bool) 
             _write_split(source, survey, picked, written, f"writing {file.name}" if progress else None)
             total = sum(survey.rows[k] for k in picked)
             facts[file.name] = FileFacts(episodes=len(picked), rows=total, sha256=sha256(written))
-        known = replace(source.origin, action_range=survey.scale, goal_space=_space(source, survey))
-        origin.write(files, replace(known, task=files.name, files=facts))
+        origin.write(files, replace(_origin(source, survey), task=files.name, files=facts))
+
+
+def _origin(source: Source, survey: Survey) -> origin.Origin:
+    """Where the episodes come from, and what was found out about them."""
+    return replace(
+        source.origin, action_range=survey.scale, goal_space=_space(source, survey),
+        observation_standard=survey.standards[0], goal_standard=survey.standards[1],
+    )  # fmt: skip
 
 
 def _space(source: Source, survey: Survey) -> GoalSpace | None:

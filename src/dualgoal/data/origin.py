@@ -16,6 +16,7 @@ import numpy as np
 from dualgoal import jsons
 from dualgoal.data.goals import GoalSpace
 from dualgoal.data.paths import SPLITS, DatasetFiles
+from dualgoal.data.standard import Standard
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.errors import UserError
 from dualgoal.files import sha256, write_atomic
@@ -107,6 +108,8 @@ class Origin:
     plan: Plan | None = None
     action_range: ActionRange | None = None
     goal_space: GoalSpace | None = None  # None: goals are whole observations
+    observation_standard: Standard | None = None  # None: networks read observations as they are
+    goal_standard: Standard | None = None  # where goals are not observations
     cpu_seconds: float | None = None  # what generating took, of all processes together
     maze: MazeMap | None = None  # of one's own
 

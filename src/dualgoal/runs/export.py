@@ -55,6 +55,8 @@ def describe(loaded: policy.Policy) -> tuple[checkpoint.Arrays, dict[str, Any]]:
         "goal_shape": list(loaded.facts.sizes.goal),
         "action_dim": loaded.facts.sizes.action_dim,
         "action_range": units and {"low": list(units.low), "high": list(units.high)},
+        "observation_standard": facts["dataset"]["observation_standard"],
+        "goal_standard": facts["dataset"]["goal_standard"] or facts["dataset"]["observation_standard"],
         "seed": loaded.seed,
         "rep": run["rep"],
         "algo": run["algo"],

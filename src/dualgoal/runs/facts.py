@@ -12,6 +12,7 @@ from typing import Any
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import ActionRange
+from dualgoal.data.standard import Standard
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.errors import UserError
 from dualgoal.jsons import typed, typed_file
@@ -62,9 +63,24 @@ class DataFacts:
     versions: dict[str, str] = field(default_factory=dict)  # of the simulators that made them, where known
     action_range: ActionRange | None = None  # of the recorded actions, if they were scaled to [-1, 1]
     goal_space: GoalSpace | None = None  # None: goals are whole observations
+    observation_standard: Standard | None = None  # None: networks read observations as they are
+    goal_standard: Standard | None = None  # where goals are not observations
     observation_keys: tuple[str, ...] = ()  # parts of dict observations that were joined
     maze: MazeMap | None = None  # of one's own
     details: dict[str, Any] = field(default_factory=dict)  # whatever else their maker recorded
+
+    @property
+    def standards(self) -> tuple[Standard | None, Standard | None]:
+        """Of observations and of goals."""
+        return self.observation_standard, self.goal_standard or self.observation_standard
+
+    def as_networks_read(self, data: Dataset) -> Dataset:
+        """The same rows, standardised if these facts say so."""
+        observation, goal = self.standards
+        if observation is None or goal is None:
+            return data
+        goals = None if data.goals is None else goal(data.goals)
+        return dataclasses.replace(data, observations=observation(data.observations), goals=goals)
 
     @classmethod
     def of(cls, data: Dataset) -> "DataFacts":
@@ -95,6 +111,14 @@ class RunFacts:
     goal_list: tuple[tuple[float, ...], ...] | None = None  # those goals, if the environment does not choose them
     git: str | None = None
     frozen_rep: FrozenRep | None = None
+
+    def __post_init__(self) -> None:
+        for standard, shape in zip(
+            self.dataset.standards, (self.sizes.observation_shape, self.sizes.goal), strict=True
+        ):
+            if standard is not None and (len(standard.mean),) != shape:
+                wide = math.prod(shape)
+                raise UserError(f"dataset: standardised with {len(standard.mean)} numbers, but rows have {wide}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as written to config.json."""

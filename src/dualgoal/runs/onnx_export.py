@@ -73,8 +73,10 @@ def parts_of(loaded: policy.Policy, out: Path) -> list[Part]:
     kind = np.uint8 if sizes.pixels else np.float32
     both: Inputs = {"observation": (sizes.observation_shape, kind), "goal": (sizes.goal, kind)}
 
+    state, goal = (standard or (lambda rows: rows) for standard in loaded.facts.dataset.standards)
+
     def act(key: Any, s: Any, g: Any) -> Any:
-        action = agent.act(params, s, g, key)
+        action = agent.act(params, state(s), goal(g), key)
         if units is None:
             return action
         low, high = (jnp.array(bound, jnp.float32)[None] for bound in (units.low, units.high))
@@ -85,11 +87,11 @@ def parts_of(loaded: policy.Policy, out: Path) -> list[Part]:
         return parts
     file = out.with_name(f"{out.stem}-goal.onnx")
     if rep.looks_at_state:
-        see = lambda key, s, g: agent.encode(params, g, key, s)
+        see = lambda key, s, g: agent.encode(params, goal(g), key, state(s))
         return [*parts, Part(file, "z", see, both, lambda s, g, draw: loaded.encode(g, s, draw=draw))]
     alone = {"goal": both["goal"]}
     anywhere = jnp.zeros((1, *sizes.observation_shape), kind) if sizes.goal_shape else None  # it is not looked at
-    blind = lambda key, g: agent.encode(params, g, key, anywhere)
+    blind = lambda key, g: agent.encode(params, goal(g), key, anywhere)
     return [*parts, Part(file, "z", blind, alone, lambda g, draw: loaded.encode(g, draw=draw))]
 
 
@@ -111,6 +113,8 @@ def checked(part: Part, loaded: policy.Policy, runtime: Any) -> tuple[bytes, str
         graph, given, result = trace(key, None)
         rng = np.random.default_rng(0)
         values = {t.name: _random(rng, (ROWS, *t.shape[1:]), t.dtype) for t in given}
+        standards = dict(zip(("observation", "goal"), loaded.facts.dataset.standards, strict=True))
+        values = {n: v if (s := standards[n]) is None else s.inverse(v) for n, v in values.items()}  # as in the data
         # What is random in the original depends on the row: its noise is found by tracing one row at a time.
         draws = [trace(loaded.key(row, 0), 1)[0].drawn for row in range(ROWS)] if graph.noise else []
     finally:

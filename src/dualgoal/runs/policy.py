@@ -203,7 +203,7 @@ class Policy:
     def act_block(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
         """Actions of several episodes in lockstep, in [-1, 1] if they are continuous; what is random depends on an
         episode's id and its step only."""
-        return np.asarray(self._act(self.params, obs, goal, ids, np.uint32(step), 0.0))
+        return np.asarray(self._act(self.params, *self._read(obs, goal), ids, np.uint32(step), 0.0))
 
     def _by_row(
         self, function: Any, params: Any, obs: Array, goal: Array, ids: Array, draw: Array, *more: Any
@@ -231,7 +231,7 @@ class Policy:
         if len(obs) != len(goal) and 1 not in (len(obs), len(goal)):
             raise UserError(f"{len(obs)} observations and {len(goal)} goals; give as many of both, or one of either")
         rows = max(len(obs), len(goal)) if min(len(obs), len(goal)) else 0
-        obs, goal = (np.broadcast_to(self._cast(v), (rows, *v.shape[1:])) for v in (obs, goal))
+        obs, goal = (np.broadcast_to(v, (rows, *v.shape[1:])) for v in self._read(obs, goal))
         return obs, goal, one_obs and one_goal
 
     def _as_rows(self, name: str, value: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, bool]:
@@ -252,8 +252,11 @@ class Policy:
         found = [np.asarray(parts[key]) for key in keys]
         return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
-    def _cast(self, value: np.ndarray) -> np.ndarray:
-        return value.astype(np.uint8 if self.facts.sizes.pixels else np.float32)
+    def _read(self, obs: np.ndarray, goal: np.ndarray) -> list[np.ndarray]:
+        """Rows of observations and goals as the networks read them."""
+        kind = np.uint8 if self.facts.sizes.pixels else np.float32
+        rows, standards = [x.astype(kind, copy=False) for x in (obs, goal)], self.facts.dataset.standards
+        return [array if standard is None else standard(array) for array, standard in zip(rows, standards, strict=True)]
 
     def _padded(self, function: Any, *args: Any) -> np.ndarray:
         """Call with the rows filled up to a power of two, so that few sizes are ever compiled."""

@@ -146,7 +146,8 @@ def train(
         display = progress.display(title, start.step, run.steps, quiet)
         stack.callback(display.close)
         session = Session(run, record, loop, evaluator, display, opened, on_evaluation)
-        session.finish(start, loop.place_data(to_device(training)), validation)
+        held_out = None if validation is None else facts.dataset.as_networks_read(validation)
+        session.finish(start, loop.place_data(to_device(facts.dataset.as_networks_read(training))), held_out)
     return out
 
 
@@ -291,10 +292,14 @@ def _multiples(every: int, run: Run) -> list[int]:
 
 def describe(run: Run, training: Dataset, goals: int | None = None) -> RunFacts:
     """What goes into config.json besides the configuration; `goals` is the number of evaluation goals."""
-    source = FrozenRep(run.frozen_rep, directory.read_run(run.frozen_rep).id) if run.frozen_rep else None
+    source, data = None, DataFacts.of(training)
+    if run.frozen_rep:
+        source = FrozenRep(run.frozen_rep, directory.read_run(run.frozen_rep).id)
+        if directory.read(run.frozen_rep).facts.dataset.standards != data.standards:
+            raise UserError(f"{run.frozen_rep}: its data were standardised in another way; give both stages one --data")
     return RunFacts(
         sizes=Sizes.of(training),
-        dataset=DataFacts.of(training),
+        dataset=data,
         versions=machine.versions(),
         hardware=machine.Hardware.here(machine.arithmetic(run.precision, training.observation_shape)),
         goals=goals,
