@@ -4,6 +4,7 @@ NumPy in, NumPy out, one row or many, no environment needed. Loading executes no
 configuration is JSON, the arrays are checked against the shapes it implies before they are read.
 """
 
+import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
