@@ -285,6 +285,7 @@ def test_the_environment_is_part_of_a_runs_id():
     assert len({plain.id, run().id, run(success="0.1").id}) == 3
 
 
+@pytest.mark.filterwarnings("ignore:.*Box")  # advice of the checker about ranges
 def test_our_environments_are_gymnasiums_and_can_be_wrapped():
     env = registry.make("pointmaze-medium-navigate-v0")
     assert isinstance(env, gymnasium.Env) and isinstance(env, TaskEnv)

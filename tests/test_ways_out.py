@@ -1,5 +1,6 @@
 """Ways out of the package: policies as ONNX and as exported files, rows with their learned distances."""
 
+import dataclasses
 import json
 
 import jax
