@@ -193,6 +193,8 @@ def evaluate(
     run, facts = recorded.run, recorded.facts
     if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
+    if env is None:
+        world.require_named(run, facts)  # before workers are started, which takes seconds
     for line in mismatches({"versions": facts.dataset.versions}):
         warnings.warn(f"{path}: dataset {line}", Mismatch, stacklevel=2)
     step = directory.choose_step(path, step)

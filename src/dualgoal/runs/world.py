@@ -26,8 +26,7 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
     """
     given = run.env if env is None else env
     if given is None:
-        if facts.dataset.maze is None and not registry.exists(run.task):
-            raise UserError(f"{run.task}: the run names no environment; in Python give yours, or train with --env")
+        require_named(run, facts)
         quick = None if facts.sizes.pixels else FILM_SHADOW
         made = registry.make(run.task, shadow_size=facts.dataset.shadow_size or quick, own=facts.dataset.maze)
         if not facts.sizes.goal_shape and facts.goal_list is None:
@@ -43,6 +42,12 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
     )  # fmt: skip
     goals_of = (lambda rows: space.of(run.task, rows)) if space is not None else None
     return own.OwnEnv(made if given is None else own.build(given, run.max_steps), terms, goals_of)
+
+
+def require_named(run: Run, facts: RunFacts) -> None:
+    """Raise if nothing in a run directory says how to make the environment."""
+    if run.env is None and facts.dataset.maze is None and not registry.exists(run.task):
+        raise UserError(f"{run.task}: the run names no environment; in Python give yours, or train with --env")
 
 
 def source(run: Run) -> tuple[str, int | None]:
