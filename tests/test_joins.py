@@ -1,6 +1,7 @@
 """Joins of two images: the drawn puzzles, the three scores, what each join is made of, and the command."""
 
 import json
+import re
 from pathlib import Path
 
 import jax
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 from jax import random
 
+from dualgoal.cli import parsing
+from dualgoal.cli.experiments import Joins
 from dualgoal.cli.main import main
 from dualgoal.envs import lightsout_puzzle
 from dualgoal.nets.encoders import Impala
@@ -129,12 +132,29 @@ def test_what_does_not_fit_is_one_line(file, more, problem, capsys):
     assert problem in said and said.count("\n") == 1
 
 
-@pytest.mark.parametrize("world", ["buttons"])
+SHOWN = {"buttons": options.JOINS, "lightsout": ("early", "late", "inner", "one_symmetric", "pair", "token")}
+
+
+@pytest.mark.parametrize("world", SHOWN)
 def test_the_page_has_the_table_of_the_row_file(world):
     record = records.read(ROOT / "results" / f"joins_{world}.json")
-    assert record.options["world"] == world
-    assert {(row.join, row.seed) for row in record.rows} == {(j, seed) for j in options.JOINS for seed in range(3)}
+    assert {(row.join, row.seed) for row in record.rows} == {(j, seed) for j in SHOWN[world] for seed in range(3)}
     assert "\n".join(records.table(record)) in PAGE
-    assert f"dualgoal joins --world {world} --out results/joins_{world}.json" in PAGE
-    defaults = records.settings(options.Options(world=world))
-    assert record.options == defaults, "the command beside the table would add no row to its file"
+    (command,) = re.findall(rf"^dualgoal (joins --world {world} (?:[^\\\n]|\\\n)*)$", PAGE, re.M)
+    asked = parsing.parse(Joins, command.replace("\\\n", " ").split()[1:], "dualgoal joins", "")
+    assert (asked.out, set(asked.joins)) == (Path("results") / f"joins_{world}.json", set(SHOWN[world]))
+    assert records.settings(asked) == record.options, "the command beside the table would add no row to its file"
+
+
+def test_what_the_page_says_of_counting_lights():
+    small = worlds.World("lightsout", lightsout_puzzle.Puzzle(2, 2))
+    differ = np.bitwise_count(np.arange(16)[None] ^ np.arange(16)[:, None])
+    count = small.solved_by(differ, np.arange(16))
+    assert round(100 * count) == 31 and "following that count solves 31 % of all pairs" in " ".join(PAGE.split())
+    rng = np.random.default_rng(0)
+    luck = np.mean([small.solved_by(rng.random((16, 16)), np.arange(16)) for _ in range(200)])
+    assert round(100 * luck) == 20 and "random numbers in place of distances solve 20 %" in PAGE
+    presses = lightsout_puzzle.search(small.puzzle)
+    assert (presses[0b0001], presses[0b0111]) == (3, 1)
+    rows = [row for row in records.read(ROOT / "results" / "joins_lightsout.json").rows if row.join == "one_symmetric"]
+    assert {row.solved for row in rows} == {count}
