@@ -29,6 +29,7 @@ FAMILIES = (
     "scene-play-v0", "puzzle-3x3-play-v0", "puzzle-4x4-play-v0",
 )  # fmt: skip
 ROWS = 1001
+PARTS_OF_RENDERING = ("giving orders", "waiting for the GPU", "reading pixels")
 
 
 def describe(task: str, episodes: int) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def shadow_sizes(task: str, images: int) -> dict[str, Any]:
 
 def _write_episodes(plan: Any, parts: Path, items: list[Any], start: Any, answers: Any) -> None:
     """Collect and store these episodes as `dualgoal data generate` does; report the seconds of each part."""
-    import mujoco
+    import mujoco.renderer
 
     spent: Any = Counter()
 
@@ -187,6 +188,15 @@ def _write_episodes(plan: Any, parts: Path, items: list[Any], start: Any, answer
 
         return wrapped
 
+    def drawn(draw: Any) -> Any:
+        """Drawing only gives orders to the GPU: wait until it has followed them, as reading would do otherwise."""
+        draw, finish = timed("giving orders", draw), timed("waiting for the GPU", calls.mjr_finish)
+        return lambda *args: (draw(*args), finish())
+
+    # Where MuJoCo's renderer looks its functions up; a frame is one call of each.
+    calls, functions = mujoco.renderer._render, mujoco.renderer._functions
+    functions.mjv_updateScene = timed("updating the scene", functions.mjv_updateScene)
+    calls.mjr_render, calls.mjr_readPixels = drawn(calls.mjr_render), timed("reading pixels", calls.mjr_readPixels)
     mujoco.Renderer.render = timed("rendering", mujoco.Renderer.render)
     npz.save, npz.packed = timed("storing", npz.save), timed("compressing", npz.packed)
     collect = generate._EpisodeWriter(plan, {}, parts)
@@ -223,13 +233,15 @@ def frames(task: str, workers: int, rows: int) -> dict[str, Any]:
         size = files.train.stat().st_size
     count = len(plan.items) * rows
     collecting, joining = collected - begin, joined - collected
-    of_worker = {name: spent[name] / spent["everything"] for name in ("rendering", "compressing", "storing")}
+    names = ("updating the scene", "rendering", "compressing", "storing")
+    of_worker = {name: spent[name] / spent["everything"] for name in names}
     of_worker["simulation"] = 1 - sum(of_worker.values())
     shares = {name: share * collecting / (collecting + joining) for name, share in of_worker.items()}
     per_frame = 1e3 * spent["everything"] / count
     return {
         "what": f"{task}: {workers} workers", "frames per second": count / (collecting + joining),
         "milliseconds of a worker per frame": {n: per_frame * share for n, share in of_worker.items()},
+        "milliseconds of rendering per frame": {name: 1e3 * spent[name] / count for name in PARTS_OF_RENDERING},
         "milliseconds of joining per frame": 1e3 * joining / count,
         "share of the time": {**shares, "joining": joining / (collecting + joining)},
         "bytes per frame on disk": size / (rows * plan.episodes),
