@@ -11,7 +11,6 @@ import functools
 import gc
 import os
 import sys
-from concurrent.futures import Future
 from importlib import metadata
 from pathlib import Path
 
@@ -92,27 +91,14 @@ def one_program():
         yield
 
 
-class Here:
-    """Does in this process what a pool of workers does in others."""
-
-    def __init__(self, work, *_, **__):
-        self.work = work
-
-    def submit(self, job):
-        answer = Future()
-        answer.set_result(self.work(job))
-        return answer
-
-    def close(self):
-        pass
-
-
 @pytest.fixture(scope="module")
 def evaluated_here():
     """Evaluation plays short episodes, and without worker processes, each of which takes seconds to start: for tests of
     what is around it. test_evaluate and test_cli use workers."""
+    import tiny
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dualgoal.runs.evaluation.Pool", Here)
+        patch.setattr("dualgoal.runs.evaluation.Pool", tiny.Here)
         short = property(lambda _: 20, lambda *_: None)
         patch.setattr("dualgoal.envs.ogbench.SeededEnv.max_steps", short, raising=False)
         yield
