@@ -30,12 +30,11 @@ def page():
 
 @pytest.mark.parametrize("name", sorted(set(ALGOS) - {"none"}))
 def test_the_example_trains_under_every_algorithm(name, page):
-    """Compiled once, and eagerly under the others: compiling each takes seconds."""
     algo = small.algo(name)
     discrete = "continuous" not in algo.actions
     data = small.data(discrete=discrete)
-    update = lambda data: page.first_update(algo, data, 2, discrete)
-    state, info = (jax.jit(update) if name == "gcivl" else update)(data)
+    update = jax.jit(lambda data: page.first_update(algo, data, 2, discrete))
+    state, info = update(data)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves((state.params, info)))
     assert {"rep/loss", "rep/feature_scale"} <= set(info)
     assert set(vars(state.params.rep)) == {"psi", "rho"}
