@@ -148,7 +148,8 @@ def test_the_command_adds_rows_and_prints_them(file, capsys, monkeypatch):
 )
 def test_what_does_not_fit_is_one_line(file, more, problem, capsys):
     if not file.exists():
-        records.Record(records.settings(options.Options(world="lightsout", size="1x3"))).write(file)
+        small = options.Options("lightsout", "1x3", steps=8, batch_size=2, hidden=(8,), dim=8)
+        records.Record(records.settings(small)).write(file)
     assert main(words(file, *more)) == 2
     said = capsys.readouterr().err
     assert problem in said and said.count("\n") == 1

@@ -37,8 +37,8 @@ def read(path: Path) -> Record:
 def settings(options: Options) -> dict[str, Any]:
     """What all rows of a file have in common, as JSON has it."""
     names = [field.name for field in dataclasses.fields(Options) if field.name not in ("joins", "seeds")]
-    values: dict[str, Any] = json.loads(json.dumps({name: getattr(options, name) for name in names}))
-    return values
+    values = {name: getattr(options, name) for name in names}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def train(options: Options, path: Path, tell: Callable[[str], None]) -> Record:
