@@ -1,12 +1,15 @@
 """Images: the encoder layer by layer, its asymmetric pooling, and fusion (section 3.4)."""
 
 import math
+import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import random
 
+from dualgoal.fast.convolution import convolve, plain
 from dualgoal.interface import Spec
 from dualgoal.nets.encoders import FEATURES, Early, Impala, Late, make_fusion
 
@@ -66,3 +69,16 @@ def test_fusion(fusion, kind, size):
     else:
         assert join.encoder.stacks[0].first.w.shape == (3, 3, 6, 16)
         assert np.abs(together - other).max() > 1e-3
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 3, 16), (2, 6, 16, 32)])
+def test_gradients_of_convolutions_are_rewritten_bit_for_bit(shape):
+    """All have the layout that XLA's library for CPUs knows; JAX's own have others, slow inside of loops."""
+    batch, side, inputs, outputs = shape
+    x = random.normal(random.key(0), (batch, side, side, inputs))
+    w = random.normal(random.key(1), (3, 3, inputs, outputs))
+    dy = random.normal(random.key(2), (batch, side, side, outputs))
+    gradients = lambda f: jax.jit(lambda x, w, dy: jax.vjp(f, x, w)[1](dy))
+    jax.tree.map(np.testing.assert_array_equal, *(gradients(f)(x, w, dy) for f in (convolve, plain)))
+    layouts = lambda f: set(re.findall(r"dim_numbers = (.*?), window", gradients(f).lower(x, w, dy).as_text()))
+    assert layouts(convolve) == {"[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"} < layouts(plain) | layouts(convolve)

@@ -21,6 +21,8 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array
 
+from dualgoal.fast import convolution
+from dualgoal.fast.convolution import turned
 from dualgoal.fast.pooling import pool_backward, pool_forward
 
 SWITCH = "DUALGOAL_IMAGE_KERNELS"  # 0 turns the kernels off, for GPUs on which they do not compile
@@ -113,11 +115,6 @@ def maps_backward(ops: Ops, kept: Any, cotangents: tuple[Any, ...]) -> tuple[Sta
 feature_maps.defvjp(maps_forward, maps_backward, symbolic_zeros=True)
 
 
-def turned(w: Array) -> Array:
-    """The weights with which a gradient is convolved: turned by 180 degrees, inputs and outputs exchanged."""
-    return w[::-1, ::-1].swapaxes(2, 3)
-
-
 def ops_for(shapes: Sequence[tuple[Any, ...]], bf16: bool) -> Ops | None:
     """The kernels for batches of images of these shapes (B, H, W, C), or None where they cannot be used. The numbers of
     rows are looked at last: in exports they are open."""
@@ -156,11 +153,6 @@ def kernel_ops(interpret: bool = False) -> Ops:
 # The same operations without kernels ----------------------------------------------------------------------------------
 
 
-def convolution(x: Array, w: Array) -> Array:
-    numbers = ("NHWC", "HWIO", "NHWC")
-    return lax.conv_general_dilated(x, w.astype(x.dtype), (1, 1), "SAME", dimension_numbers=numbers)
-
-
 def convolve(
     x: Array,
     w: Array,
@@ -176,7 +168,8 @@ def convolve(
     x = x.astype(dtype)
     extra = x.shape[-1] - w.shape[2]
     w = jnp.pad(w, ((0, 0), (0, 0), (0, extra), (0, 0))) if extra else w
-    y = convolution(jax.nn.relu(x) if relu_in else x, w * scale if scale != 1.0 else w)
+    w = w * scale if scale != 1.0 else w
+    y = convolution.plain(jax.nn.relu(x) if relu_in else x, w.astype(dtype))
     y = y if bias is None else y + bias.astype(dtype)[None, None, None]
     y = y if mask is None else jnp.where(mask[: len(y)] > 0, y, 0)
     y = y if residual is None else y + residual[: len(y)]
@@ -189,7 +182,7 @@ def weight_gradient(
     x = x[: len(dy)].astype(dtype)
     x = jax.nn.relu(x) if relu_in else x
     zeros = jnp.zeros((3, 3, x.shape[-1], dy.shape[-1]), dtype)
-    (dw,) = jax.linear_transpose(functools.partial(convolution, x), zeros)(dy)
+    (dw,) = jax.linear_transpose(functools.partial(convolution.plain, x), zeros)(dy)
     return dw[:, :, :inputs] * scale, dy.astype(jnp.float32).sum(axis=(0, 1, 2))
 
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import lax, random
+from jax import random
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from dualgoal.fast.convolution import convolve
 from dualgoal.fast.matmul import product
 from dualgoal.fast.pooling import max_pool
 from dualgoal.fast.trunk import feature_maps, ops_for
@@ -38,9 +39,7 @@ class Conv(eqx.Module):
         self.b = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, "B H W i"]) -> Float[Array, "B H W o"]:
-        layout = ("NHWC", "HWIO", "NHWC")
-        y = lax.conv_general_dilated(x, self.w.astype(x.dtype), (1, 1), "SAME", dimension_numbers=layout)
-        return y + self.b.astype(x.dtype)[None, None, None]
+        return convolve(x, self.w.astype(x.dtype)) + self.b.astype(x.dtype)[None, None, None]
 
 
 class Stack(eqx.Module):
