@@ -22,7 +22,7 @@ from typing import Any
 
 from dualgoal import jsons
 from dualgoal.errors import UserError
-from dualgoal.files import Lock, locked, write_atomic
+from dualgoal.files import Lock, locked, remove_leftovers, write_atomic
 
 OWNER = "owner.json"
 STATUS = "status.json"
@@ -227,12 +227,15 @@ def _stays_silent(path: Path, before: Status | None, every: float) -> bool:
 
 
 def tidy(path: Path) -> None:
-    """Remove the lock and the token that a process of this machine has left which was killed when it was done."""
+    """Remove what a process of this machine has left which was killed when it was done: its lock, its token, and the
+    sign of life that it was writing."""
     found = read_owner(path)
     left = (path / OWNER).exists() or (path / LOCK).exists()
     if left and (found is None or found.host == platform.node()):
         with contextlib.suppress(UserError):  # a living one keeps them
-            acquire(path).release("finished")
+            held = acquire(path)
+            remove_leftovers(path)
+            held.release("finished")
 
 
 def note_failure(path: Path, why: str) -> None:
