@@ -23,7 +23,7 @@ $(BIN)/.ready: pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@{ $(PIP) uv && env $${PIP_INDEX_URL:+UV_DEFAULT_INDEX="$$PIP_INDEX_URL"} UV_NATIVE_TLS=1 \
 		$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[dev]'; } >$(VENV)/uv.log 2>&1 \
-		|| $(PIP) -e '.[dev]' 2>$(VENV)/pip.log || { cat $(VENV)/pip.log; exit 1; }  # pip takes a minute longer
+		|| $(PIP) -e '.[dev]' 2>$(VENV)/pip.log || { cat $(VENV)/pip.log; exit 1; }  # uv is only the quicker way
 	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then \
 		$(PIP) --no-deps ogbench==1.2.2 dm-control==1.0.36; fi
 	@touch $@
