@@ -390,14 +390,15 @@ def test_soccer_is_collected():
     assert episode["observations"].shape == (30, 42)
 
 
-def test_pixels_are_collected_with_the_recorded_shadow_size(tmp_path):
+def test_pixels_are_collected_with_the_recorded_quality(tmp_path):
     if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
     generate.generate_dataset("visual-cube-single-play-v0", 1, tmp_path, workers=1, progress=False, rows=2)
     made = dataset.load(tmp_path)
     assert made.pixels and made.observations.dtype == np.uint8 and made.observation_shape == (64, 64, 3)
-    assert made.provenance["shadow_size"] == 512
-    assert versions.mismatches(made.provenance, 4096) and not versions.mismatches(made.provenance, 512)
+    assert made.provenance["shadow_size"] == 512 and made.provenance["mesh_cell"] == 4
+    assert versions.mismatches(made.provenance, versions.Quality())
+    assert not versions.mismatches(made.provenance, versions.QUICK)
 
 
 def test_states_and_images_of_one_simulation_agree_row_for_row(tmp_path):

@@ -10,7 +10,7 @@ import mujoco  # on purpose before our package, as users do: the backend is then
 import numpy as np
 import pytest
 
-from dualgoal.envs import ogbench, registry, rendering, tasks, versions
+from dualgoal.envs import meshes, ogbench, registry, rendering, tasks, versions
 from dualgoal.errors import UserError
 
 STATE = [
@@ -52,7 +52,7 @@ def test_an_episode_is_a_function_of_task_and_seed(task):
         pytest.skip(f"no headless rendering on this machine: {problems}")
     steps = 2 if tasks.is_pixels(task) else 8
     before = np.random.get_state()  # noqa: NPY002 (the point is that nobody moves it)
-    fresh, used = registry.make(task, shadow_size=64), registry.make(task, shadow_size=64)
+    fresh, used = registry.make(task, quality=versions.Quality(64)), registry.make(task, quality=versions.Quality(64))
     first, known = roll(fresh, 3, steps), tasks.TASKS[task]
     assert {obs.shape for obs in first} == {known.observation_shape} == {fresh.observation_shape}
     assert (fresh.action_dim, fresh.max_steps, fresh.num_tasks) == (known.action_dim, known.max_steps, 5)
@@ -127,12 +127,62 @@ def test_episodes_end_at_the_limit_and_at_the_goal():
 def test_shadow_size_reaches_the_renderer():
     if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
-    maze = registry.make("visual-antmaze-medium-navigate-v0", shadow_size=256)
+    maze = registry.make("visual-antmaze-medium-navigate-v0", quality=versions.Quality(256))
     assert maze.raw.model.vis.quality.shadowsize == 256
     obs, info = maze.reset(0, 1)
     assert obs.shape == (64, 64, 3) and obs.dtype == np.uint8 and obs.std() > 5
     assert maze.raw.custom_renderer._mjr_context.shadowSize == 256
     maze.close()
+
+
+def test_coarse_meshes_are_drawn_and_not_simulated():
+    if rendering.missing().keys() >= {"egl", "osmesa"}:
+        pytest.skip("no headless rendering on this machine")
+    fine, coarse = (
+        registry.make("visual-puzzle-3x3-play-v0", quality=versions.Quality(64, cell)) for cell in (0.0, 4.0)
+    )
+    for seed, task in ((0, 1), (1, 2)):  # another board: the colours of the buttons must follow
+        pair = [env.reset(seed, task) for env in (fine, coarse)]
+        for a, b in ((pair[0][0], pair[1][0]), (pair[0][1]["goal"], pair[1][1]["goal"])):
+            difference = np.abs(a.astype(int) - b)
+            assert 0 < difference.mean() < 1, "a little different, and not for want of a button"
+    for name in ("mesh_facenum", "mesh_face", "mesh_facenormal", "mesh_facetexcoord"):
+        assert np.array_equal(getattr(coarse.raw._model, name), getattr(fine.raw._model, name))
+    infos = [env.step(np.ones(5))[4] for env in (fine, coarse)]
+    assert np.array_equal(infos[0]["qpos"], infos[1]["qpos"]) and np.array_equal(infos[0]["qvel"], infos[1]["qvel"])
+    fine.close()
+    coarse.close()
+
+
+def test_coarse_meshes_have_one_corner_per_cube():
+    side = 24
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), -1).reshape(-1, 2) / 1000
+    vertices = np.column_stack([grid, 0.002 * np.sin(grid.sum(1) * 500)])  # a wavy sheet, a corner every millimetre
+    corner = np.arange(side * side).reshape(side, side)
+    squares = [corner[:-1, :-1], corner[1:, :-1], corner[1:, 1:], corner[:-1, 1:]]
+    faces = np.concatenate([np.stack([squares[k] for k in pick], -1).reshape(-1, 3) for pick in ((0, 1, 2), (0, 2, 3))])
+    text = lambda rows: " ".join(str(x) for x in rows.ravel())
+    model = mujoco.MjModel.from_xml_string(
+        f"<mujoco><asset><mesh name='sheet' inertia='shell' vertex='{text(vertices)}' face='{text(faces)}'/></asset>"
+        "<worldbody><geom type='mesh' mesh='sheet'/></worldbody></mujoco>"
+    )
+    before = model.mesh_face.copy()
+    with meshes.coarse(model, 4.0):
+        kept = model.mesh_face[: model.mesh_facenum[0]]
+        cubes = np.floor(model.mesh_vert[np.unique(kept)].astype(float) / 0.004)
+        assert len(np.unique(cubes, axis=0)) == len(cubes), "one corner per cube"
+        turned = {min((a, b, c), (b, c, a), (c, a, b)) for a, b, c in kept.tolist()}
+        assert len(turned) == len(kept) < len(before) / 4, "each triangle once"
+        assert all(len(set(face)) == 3 for face in kept.tolist())
+        extents = [np.ptp(model.mesh_vert[rows], axis=0) for rows in (np.unique(before), np.unique(kept))]
+        assert np.all(extents[1] > extents[0] - 0.008), "the sheet keeps its extent"
+    assert model.mesh_facenum[0] == len(before) and np.array_equal(model.mesh_face, before)
+
+
+@pytest.mark.parametrize(("values", "words"), [((0, 0.0), "shadow size 0"), ((512, float("nan")), "mesh cell nan")])
+def test_impossible_quality_is_told(values, words):
+    with pytest.raises(UserError, match=words):
+        versions.Quality(*values)
 
 
 def test_maze_geometry_and_paths():
@@ -174,7 +224,7 @@ def test_mismatched_simulators_are_named():
     made = {"versions": {"mujoco": "3.1.6", "ogbench": here["ogbench"]}, "shadow_size": 512}
     with pytest.warns(versions.Mismatch, match=rf"mujoco 3\.1\.6.*mujoco {here['mujoco']}"):
         registry.make("pointmaze-medium-navigate-v0", made_with=made)
-    (line,) = versions.mismatches({"versions": here, "shadow_size": 512}, shadow_size=4096)
+    (line,) = versions.mismatches({"versions": here, "shadow_size": 512}, versions.Quality())
     assert "512" in line and "4096" in line
     assert versions.mismatches({"versions": here, "shadow_size": 512}) == versions.mismatches({}) == []
     assert here["mujoco"] == mujoco.__version__

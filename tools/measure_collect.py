@@ -23,6 +23,7 @@ from dualgoal.collect import behaviours, generate
 from dualgoal.data import npz
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.envs import ogbench, registry
+from dualgoal.envs.versions import QUICK, Quality
 
 FAMILIES = (
     "pointmaze-medium-navigate-v0", "pointmaze-large-navigate-v0", "cube-single-play-v0", "cube-double-play-v0",
@@ -152,9 +153,9 @@ def _timed(pipes: list[Any], k: int) -> tuple[float, float]:
     return time.perf_counter() - begin, cpu
 
 
-def shadow_sizes(task: str, images: int) -> dict[str, Any]:
-    """What a smaller shadow map changes in the same images, and what it saves on this machine's renderer."""
-    small, large = (registry.make(task, shadow_size=size) for size in (512, 4096))
+def quality(task: str, images: int, chosen: Quality, beside: Quality) -> dict[str, Any]:
+    """What a lower quality changes in the same images, and what it saves on this machine's renderer."""
+    small, large = (registry.make(task, quality=quality) for quality in (chosen, beside))
     difference, spent = [], []
     for seed in range(images):
         pair = [env.reset(seed, 1)[0].astype(float) for env in (small, large)]
@@ -167,7 +168,7 @@ def shadow_sizes(task: str, images: int) -> dict[str, Any]:
     for env in (small, large):
         env.close()
     return {
-        "what": f"{task}: shadow size 512 beside 4096", "mean difference of 255": float(np.mean(difference)),
+        "what": f"{task}: {chosen}, beside {beside}", "mean difference of 255": float(np.mean(difference)),
         "times faster": float(np.median([b / a for a, b in spent])),
     }  # fmt: skip
 
@@ -211,11 +212,11 @@ def _write_episodes(plan: Any, parts: Path, items: list[Any], start: Any, answer
     answers.put(dict(spent))
 
 
-def frames(task: str, workers: int, rows: int) -> dict[str, Any]:
+def frames(task: str, workers: int, rows: int, cell: float) -> dict[str, Any]:
     """Frames per second of `workers` processes that collect an image dataset, and the share of each part of it."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
-        plan, _ = generate._plan(task, 2 * workers, 0, rows, generate.SHADOW_SIZE, None, None)
+        plan, _ = generate._plan(task, 2 * workers, 0, rows, Quality(QUICK.shadow_size, cell), None, None)
         parts, files = Path(folder) / "parts", DatasetFiles(Path(folder), task)
         generate._resume(plan, parts)
         start, answers = context.Barrier(workers + 1), context.Queue()
@@ -239,7 +240,8 @@ def frames(task: str, workers: int, rows: int) -> dict[str, Any]:
     shares = {name: share * collecting / (collecting + joining) for name, share in of_worker.items()}
     per_frame = 1e3 * spent["everything"] / count
     return {
-        "what": f"{task}: {workers} workers", "frames per second": count / (collecting + joining),
+        "what": f"{task}: {workers} workers, mesh cells of {cell:g} mm",
+        "frames per second": count / (collecting + joining),
         "milliseconds of a worker per frame": {n: per_frame * share for n, share in of_worker.items()},
         "milliseconds of rendering per frame": {name: 1e3 * spent[name] / count for name in PARTS_OF_RENDERING},
         "milliseconds of joining per frame": 1e3 * joining / count,
@@ -256,13 +258,16 @@ def main() -> None:
     parser.add_argument("--task", default="visual-cube-single-play-v0", help="of --only frames")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="of --only frames")
     parser.add_argument("--rows", type=int, default=ROWS, help="per episode of --only frames")
+    parser.add_argument("--mesh-cell", type=float, default=QUICK.mesh_cell, help="of --only frames, in millimetres")
     options = parser.parse_args()
     if options.only == "frames":
         for workers in options.workers:
-            show(frames(options.task, workers, options.rows))
+            show(frames(options.task, workers, options.rows, options.mesh_cell))
     if options.only in (None, "pixels"):
         for task in ("visual-cube-single-play-v0", "visual-scene-play-v0", "visual-antmaze-medium-navigate-v0"):
-            show(shadow_sizes(task, options.rounds))
+            small = Quality(shadow_size=QUICK.shadow_size)
+            for chosen, beside in ((small, Quality()), (QUICK, small)):
+                show(quality(task, options.rounds, chosen, beside))
     if options.only in (None, "speed"):
         point, cube = "pointmaze-medium-navigate-v0", "cube-single-play-v0"
         show(collecting_against_stepping(cube, 3 * options.rounds, 300, replay=True))

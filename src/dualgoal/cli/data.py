@@ -9,6 +9,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
+from dualgoal.envs.versions import QUICK, Quality
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,11 @@ class Generate(Verb):
     """Walking policies (files or folders of 'dualgoal expert train') for antmaze, humanoidmaze and antsoccer."""
     maze: Annotated[Path | None, unset("the task's", "PATH")] = None
     """A text file with a maze of your own; then TASK is its name, for instance antmaze-mine-navigate-v0."""
-    shadow_size: int = 512
+    shadow_size: int = QUICK.shadow_size
     """Size of the shadow map of rendered images. Official datasets have 4096, which is slower."""
+    mesh_cell: float = QUICK.mesh_cell
+    """In images, corners of a mesh within a cube of this many millimetres are drawn as one. Official datasets have 0,
+    which is slower."""
     with_visual: bool = False
     """Also write the images of the same simulation, as visual-TASK: row k of one is row k of the other."""
     quiet: bool = False
@@ -43,7 +47,8 @@ class Generate(Verb):
 
         made = generate.generate_dataset(
             self.task, self.episodes, self.out, self.seed, self.workers, not self.quiet, rows=self.rows,
-            expert=self.expert or None, shadow_size=self.shadow_size, with_visual=self.with_visual, maze=self.maze,
+            expert=self.expert or None, quality=Quality(self.shadow_size, self.mesh_cell),
+            with_visual=self.with_visual, maze=self.maze,
         )  # fmt: skip
         print(made)
 

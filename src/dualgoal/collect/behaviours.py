@@ -22,6 +22,7 @@ from dualgoal.envs import ogbench
 from dualgoal.envs.mazes import Cell, Maze
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.tasks import MANIPULATION, family, is_pixels
+from dualgoal.envs.versions import Quality
 from dualgoal.errors import UserError
 
 Episode = dict[str, np.ndarray]
@@ -50,12 +51,12 @@ def check(task: str, given: Mapping[str, Expert], own: MazeMap | None = None) ->
         )
 
 
-def make(task: str, shadow_size: int | None, given: Mapping[str, Expert], own: MazeMap | None = None) -> Collector:
+def make(task: str, quality: Quality | None, given: Mapping[str, Expert], own: MazeMap | None = None) -> Collector:
     """The collector of a task's main dataset (navigate or play), in a maze of one's own if there is one."""
     check(task, given, own)
     if family(task) in MANIPULATION:
-        return Play(task, ogbench.build(task, shadow_size=shadow_size, mode="data_collection", terminate_at_goal=False))
-    env = ogbench.build(task, shadow_size=shadow_size, own=own, terminate_at_goal=False)
+        return Play(task, ogbench.build(task, quality=quality, mode="data_collection", terminate_at_goal=False))
+    env = ogbench.build(task, quality=quality, own=own, terminate_at_goal=False)
     maze = ogbench.maze(task) if own is None else own.maze()
     assert maze is not None
     if family(task) == "pointmaze":

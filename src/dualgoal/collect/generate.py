@@ -28,7 +28,7 @@ from dualgoal.data.paths import SPLITS, DatasetFiles
 from dualgoal.envs import ogbench, own_maze
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.tasks import TASKS, family, is_pixels, plain
-from dualgoal.envs.versions import OFFICIAL_SHADOW_SIZE, simulators
+from dualgoal.envs.versions import QUICK, Quality, simulators
 from dualgoal.errors import UserError
 from dualgoal.files import (
     locked,
@@ -42,7 +42,6 @@ from dualgoal.files import (
 from dualgoal.progress import Rate, bar, counted
 from dualgoal.workers import Pool
 
-SHADOW_SIZE = 512  # of images made here: three times faster on a GPU than 4096, and 0.05 of 255 different per pixel
 DEFAULT_ROWS = 1001
 CPU_MS = "cpu_ms"  # what an episode took, kept with its counts until it is joined
 
@@ -59,7 +58,7 @@ def generate_dataset(
     progress: bool = True,
     *,
     rows: int | None = None,
-    shadow_size: int | None = SHADOW_SIZE,
+    quality: Quality = QUICK,
     expert: str | Path | Sequence[Path] | Experts | None = None,
     with_visual: bool = False,
     maze: str | Path | None = None,
@@ -74,7 +73,7 @@ def generate_dataset(
     """
     task = plain(task)
     own = None if maze is None else own_maze.read(Path(maze))
-    plan = lambda name: _plan(name, episodes, seed, rows, shadow_size, expert, own)
+    plan = lambda name: _plan(name, episodes, seed, rows, quality, expert, own)
     if with_visual:
         visual = f"visual-{task}"
         if is_pixels(task) or not ogbench.exists(visual):
@@ -126,7 +125,7 @@ def _generate(plan: Plan, skills: Experts, parts: Path, workers: int, progress: 
 
 
 def _plan(
-    task: str, episodes: int, seed: int, rows: int | None, shadow_size: int | None,
+    task: str, episodes: int, seed: int, rows: int | None, quality: Quality,
     expert: str | Path | Sequence[Path] | Experts | None, own: MazeMap | None,
 ) -> tuple[Plan, Experts]:  # fmt: skip
     known = TASKS.get(task)
@@ -139,9 +138,10 @@ def _plan(
     skills, policy = _experts(task, expert)
     behaviours.check(task, skills, own)
     plan = Plan(
-        task, seed, episodes, rows, (shadow_size or OFFICIAL_SHADOW_SIZE) if pixels else None,
+        task, seed, episodes, rows, quality.shadow_size if pixels else None,
         os.environ.get("MUJOCO_GL") if pixels else None, policy,
         {**simulators(), "dualgoal": metadata.version("dualgoal"), "numpy": np.__version__}, own,
+        quality.mesh_cell if pixels else None,
     )  # fmt: skip
     return plan, skills
 
@@ -238,7 +238,7 @@ class _EpisodeWriter:
 
     @functools.cached_property
     def _play(self) -> behaviours.Collector:
-        return behaviours.make(self.plan.task, self.plan.shadow_size, self.skills, self.plan.maze)
+        return behaviours.make(self.plan.task, self.plan.quality, self.skills, self.plan.maze)
 
 
 def _join_states(plan: Plan, parts: Path, files: DatasetFiles) -> None:
@@ -264,7 +264,8 @@ def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
     spent = counts.pop(CPU_MS, 0)  # not there in episodes that an older version collected
     record = Origin(
         task=plan.task, source="generated", collector=_collector_name(plan.task), seed=plan.seed,
-        versions=plan.versions, shadow_size=plan.shadow_size, cpu_seconds=spent / 1000 or None, maze=plan.maze,
+        versions=plan.versions, shadow_size=plan.shadow_size, mesh_cell=plan.mesh_cell,
+        cpu_seconds=spent / 1000 or None, maze=plan.maze,
         counts={"episodes": len(plan.items), **dict(sorted(counts.items()))}, files=facts, plan=plan,
     )  # fmt: skip
     move_into_place(parts / files.val.name, files.val)

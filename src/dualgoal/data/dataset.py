@@ -18,7 +18,7 @@ from dualgoal.data import checks, mapped, npz, oracle, origin
 from dualgoal.data.origin import Origin
 from dualgoal.data.paths import DatasetFiles, find
 from dualgoal.envs.tasks import is_oracle
-from dualgoal.envs.versions import OFFICIAL_SHADOW_SIZE, Mismatch, mismatches
+from dualgoal.envs.versions import Mismatch, Quality, mismatches
 from dualgoal.errors import UserError
 from dualgoal.files import os_errors_in_one_line, sha256
 
@@ -160,7 +160,7 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
     if goals is not None and task is not None and is_oracle(task):
         provenance["goal_space"] = Origin(goal_space=oracle.space(goals)).facts()["goal_space"]
     if observations.dtype == np.uint8:
-        provenance.setdefault("shadow_size", OFFICIAL_SHADOW_SIZE)
+        provenance.setdefault("shadow_size", Quality().shadow_size)
     dataset = Dataset(observations, actions, terminals, task, provenance, goals)
     if task is not None:
         checks.fits_task(file.name, task, dataset.observation_shape, dataset.action_dim)

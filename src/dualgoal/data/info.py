@@ -74,7 +74,8 @@ def text(splits: dict[str, Any]) -> str:
         spans = (f"{np.min(f[key]['min']):.4g} to {np.max(f[key]['max']):.4g}" for f in facts.values())
         table.add_row(f"{key} range", *spans)
     origin = splits["train"]["provenance"]
-    for key in ("source", "file", "sha256", "collector", "seed", "shadow_size", "versions", "counts", "goal_space"):
+    made, drawn = ("source", "file", "sha256", "collector", "seed"), ("shadow_size", "mesh_cell")
+    for key in (*made, *drawn, "versions", "counts", "goal_space"):
         if key in origin:
             table.add_row(key, _plain_text(_pairs(origin[key]) if isinstance(origin[key], dict) else origin[key]))
     console = Console()

@@ -18,6 +18,7 @@ from dualgoal.data.goals import GoalSpace
 from dualgoal.data.paths import SPLITS, DatasetFiles
 from dualgoal.data.standard import Standard
 from dualgoal.envs.own_maze import MazeMap
+from dualgoal.envs.versions import Quality
 from dualgoal.errors import UserError
 from dualgoal.files import sha256, write_atomic
 
@@ -49,6 +50,12 @@ class Plan:
     expert: str | None  # SHA-256 of the files, or the name of a function
     versions: dict[str, str]
     maze: MazeMap | None = None  # of one's own
+    mesh_cell: float | None = None  # see `envs.versions.Quality`; None for vectors
+
+    @property
+    def quality(self) -> Quality | None:
+        """How images are drawn; None for vectors."""
+        return Quality.recorded(vars(self))
 
     @property
     def items(self) -> list[Item]:
@@ -95,6 +102,7 @@ class Origin:
     seed: int | None = None
     versions: dict[str, str] = field(default_factory=dict)
     shadow_size: int | None = None
+    mesh_cell: float | None = None
     counts: dict[str, int] = field(default_factory=dict)  # episodes, goals reached, plans finished, ...
     # imported
     imported_from: str | None = None

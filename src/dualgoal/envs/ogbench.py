@@ -30,6 +30,7 @@ from dualgoal.envs.tasks import (
     plain,
     template,
 )
+from dualgoal.envs.versions import Quality
 from dualgoal.errors import UserError, unknown
 
 rendering.choose()  # before MuJoCo and dm_control are imported, which read the choice only once
@@ -43,6 +44,8 @@ try:
     import ogbench.manipspace  # noqa: F401
 except ImportError as problem:
     raise imports.missing("a task of OGBench", problem.name or "ogbench", "ogbench") from problem
+
+from dualgoal.envs import meshes  # noqa: E402  # it imports MuJoCo
 
 
 def names() -> list[str]:
@@ -91,7 +94,7 @@ def check(task: str, own: MazeMap | None = None) -> None:
         rendering.require(f"'{task}'")
 
 
-def build(task: str, *, shadow_size: int | None = None, own: MazeMap | None = None, **options: Any) -> Any:
+def build(task: str, *, quality: Quality | None = None, own: MazeMap | None = None, **options: Any) -> Any:
     """The bare OGBench environment of a task. It is not seeded before `give_generator` has been called."""
     check(task, own)
     spec = _spec(task if own is None else template(task))
@@ -100,24 +103,29 @@ def build(task: str, *, shadow_size: int | None = None, own: MazeMap | None = No
     options = {**spec.kwargs, **options} | ({"use_oracle_rep": True} if is_oracle(task) else {})
     if family(task) in MAZES:
         env = maker(**options) if own is None else _own_maze(template(task))(own, **options)
-        _tidy_maze(env, shadow_size)
+        _tidy_maze(env, quality or Quality())
     else:
         env = _seedable(maker)(**options)
-        env.own_shadow_size = shadow_size
-    if is_pixels(task):
-        _close_at_exit(env)
+        env.quality = quality or Quality()
     return env
 
 
-def _tidy_maze(env: Any, shadow_size: int | None) -> None:
-    """Remove the model file that every maze leaves in the temporary folder, and set the size of the shadow map."""
+def _tidy_maze(env: Any, quality: Quality) -> None:
+    """Remove the model file that every maze leaves in the temporary folder, and draw with this quality (a maze has no
+    meshes, so that is the shadows)."""
     with contextlib.suppress(OSError):
         Path(env.fullpath).unlink()
-    if shadow_size is not None:
-        env.model.vis.quality.shadowsize = shadow_size
-        if env.custom_renderer is not None:
-            env.custom_renderer.close()
-            env.custom_renderer = None  # made anew, with the new size, at the next image
+    env.model.vis.quality.shadowsize = quality.shadow_size
+    if env.custom_renderer is not None:
+        env.custom_renderer.close()
+        env.custom_renderer = None  # made anew, with the new size, at the next image
+    make_renderer = env.initialize_renderer
+
+    def initialize_renderer() -> None:
+        make_renderer()
+        _close_at_exit(env)
+
+    env.initialize_renderer = initialize_renderer
 
 
 @functools.cache
@@ -148,19 +156,22 @@ def _own_maze(base: str) -> Any:
 
 @functools.cache
 def _seedable(base: type) -> type:
-    """A manipulation environment that keeps one action space (the original makes an unseeded one at each access)."""
+    """A manipulation environment that keeps one action space (the original makes an unseeded one at each access) and
+    draws images with a quality of its own."""
 
     class Seedable(base):
-        own_shadow_size: int | None = None
+        quality = Quality()
 
         @functools.cached_property
         def action_space(self):
             return gymnasium.spaces.Box(-1.0, 1.0, (5,), np.float32)
 
-        def post_compilation(self):
-            if self.own_shadow_size is not None:
-                self._model.vis.quality.shadowsize = self.own_shadow_size
-            super().post_compilation()
+        def _initialize_renderer(self):
+            self._model.vis.quality.shadowsize = self.quality.shadow_size
+            cell = self.quality.mesh_cell
+            with meshes.coarse(self._model, cell) if cell else contextlib.nullcontext():
+                super()._initialize_renderer()
+            _close_at_exit(self)
 
     Seedable.__name__ = f"Seedable{base.__name__}"
     return Seedable
@@ -192,7 +203,8 @@ _with_renderer: weakref.WeakSet = weakref.WeakSet()
 
 
 def _close_at_exit(env: Any) -> None:
-    """EGL contexts must be closed before the interpreter unloads EGL, or every exit prints tracebacks."""
+    """EGL contexts must be closed before EGL is, or every exit prints tracebacks. MuJoCo closes EGL in an exit handler
+    that it registers with the first context, so ours, which runs before those registered earlier, comes after that."""
     if not _with_renderer:
         atexit.register(_close_all)
     _with_renderer.add(env)
@@ -214,9 +226,9 @@ def _close_renderer(env: Any) -> None:
 class SeededEnv(TaskEnv):
     """One task's environment. `reset(seed, task_id)` fixes the whole episode given the actions."""
 
-    def __init__(self, task: str, *, shadow_size: int | None = None, own: MazeMap | None = None):
+    def __init__(self, task: str, *, quality: Quality | None = None, own: MazeMap | None = None):
         self.task = task
-        self.raw = build(task, shadow_size=shadow_size, own=own)
+        self.raw = build(task, quality=quality, own=own)
         self.max_steps: int = _spec(task if own is None else template(task)).max_episode_steps
         self.num_tasks: int = self.raw.num_tasks
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, self.raw.action_space.shape, np.float32)
@@ -244,7 +256,7 @@ class SeededEnv(TaskEnv):
         task_id = self.draw_task(rng, task_id)
         give_generator(self.raw, rng)
         if render_goal:
-            self._before_render()
+            rendering.require(f"a picture of '{self.task}'")
         self._steps = 0
         obs, info = self.raw.reset(options={"task_id": task_id, "render_goal": render_goal})
         return self._cast(obs), {**info, "goal": self._cast(info["goal"]), "task_id": task_id}
@@ -257,12 +269,8 @@ class SeededEnv(TaskEnv):
 
     def render(self) -> np.ndarray:
         """The scene as it is now, (H, W, 3) uint8."""
-        self._before_render()
-        return self.raw.render()
-
-    def _before_render(self) -> None:
         rendering.require(f"a picture of '{self.task}'")
-        _close_at_exit(self.raw)
+        return self.raw.render()
 
     def close(self) -> None:
         _close_renderer(self.raw)

@@ -7,17 +7,17 @@ from typing import Any
 from dualgoal.envs import own_maze, tasks
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.envs.versions import Mismatch, mismatches
+from dualgoal.envs.versions import Mismatch, Quality, mismatches
 
 
 def make(
     task: str,
     *,
-    shadow_size: int | None = None,
+    quality: Quality | None = None,
     made_with: Mapping[str, Any] | None = None,
     own: MazeMap | None = None,
 ) -> TaskEnv:
-    """The evaluation environment of a task. `shadow_size` is the renderer's shadow map (None: 4096, the official one),
+    """The evaluation environment of a task. `quality` is how it draws images (None: as in the released datasets),
     `own` the map of a maze of one's own.
 
     Given a dataset's provenance as `made_with`, it has that dataset's maze, renders images as that dataset's were
@@ -30,11 +30,11 @@ def make(
     from dualgoal.envs.ogbench import SeededEnv
 
     if made_with is not None:
-        for line in mismatches(made_with, shadow_size):
+        for line in mismatches(made_with, quality):
             warnings.warn(line, Mismatch, stacklevel=2)
-        shadow_size = shadow_size or made_with.get("shadow_size")
+        quality = quality or Quality.recorded(made_with)
         own = own or own_maze.recorded(made_with)
-    return SeededEnv(task, shadow_size=shadow_size, own=own)
+    return SeededEnv(task, quality=quality, own=own)
 
 
 def exists(task: str) -> bool:

@@ -6,11 +6,39 @@ simulator.
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
+from dualgoal.errors import UserError
+
 SIMULATORS = ("mujoco", "ogbench")
-OFFICIAL_SHADOW_SIZE = 4096  # the renderer's shadow map in the released image datasets; MuJoCo's default
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How images are drawn; as in the released image datasets, unless told otherwise."""
+
+    shadow_size: int = 4096  # width of the renderer's shadow map in pixels; MuJoCo's default
+    mesh_cell: float = 0.0  # millimetres; corners of a mesh in a cube of this size are drawn as one, 0: none are
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shadow_size <= 16384:
+            raise UserError(f"shadow size {self.shadow_size}: expected a width from 1 to 16384 pixels")
+        if not 0 <= self.mesh_cell <= 1000:
+            raise UserError(f"mesh cell {self.mesh_cell}: expected millimetres from 0 (meshes as they are) to 1000")
+
+    @classmethod
+    def recorded(cls, provenance: Mapping[str, Any]) -> "Quality | None":
+        """That of a dataset; None for one without images."""
+        size = provenance.get("shadow_size")
+        return None if size is None else cls(size, provenance.get("mesh_cell") or 0.0)
+
+    def __str__(self) -> str:
+        return f"a shadow map of {self.shadow_size} and mesh cells of {self.mesh_cell:g} mm"
+
+
+QUICK = Quality(shadow_size=512, mesh_cell=4.0)  # of images made here; docs/data.md has what it saves and changes
 
 
 class Mismatch(UserWarning):
@@ -26,10 +54,10 @@ def simulators() -> dict[str, str]:
     return found
 
 
-def mismatches(provenance: Mapping[str, Any], shadow_size: int | None = None) -> list[str]:
+def mismatches(provenance: Mapping[str, Any], quality: Quality | None = None) -> list[str]:
     """One line for each way in which this machine's environments differ from those a dataset was made with.
 
-    `shadow_size` is the size to render with, if one was chosen other than the dataset's.
+    `quality` is that of the images here, if one was chosen other than the dataset's.
     """
     made = provenance.get("versions") or {}
     lines = [
@@ -37,7 +65,7 @@ def mismatches(provenance: Mapping[str, Any], shadow_size: int | None = None) ->
         for name, here in simulators().items()
         if made.get(name, here) != here
     ]
-    rendered = provenance.get("shadow_size")
-    if rendered is not None and shadow_size is not None and rendered != shadow_size:
-        lines.append(f"rendered with shadow size {rendered}, evaluated with {shadow_size}: pixels differ a little")
+    rendered = Quality.recorded(provenance)
+    if rendered is not None and quality is not None and rendered != quality:
+        lines.append(f"rendered with {rendered}, evaluated with {quality}: pixels differ a little")
     return lines

@@ -14,6 +14,7 @@ from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import ActionRange
 from dualgoal.data.standard import Standard
 from dualgoal.envs.own_maze import MazeMap
+from dualgoal.envs.versions import Quality
 from dualgoal.errors import UserError
 from dualgoal.jsons import typed, typed_file
 from dualgoal.machine import Hardware
@@ -60,6 +61,7 @@ class DataFacts:
     source: str = "file"
     file: str | None = None  # None if the data were never in a file
     shadow_size: int | None = None  # of the renderer's shadow map; None for vectors
+    mesh_cell: float | None = None  # of the meshes in images, in millimetres; None for vectors
     versions: dict[str, str] = field(default_factory=dict)  # of the simulators that made them, where known
     action_range: ActionRange | None = None  # of the recorded actions, if they were scaled to [-1, 1]
     goal_space: GoalSpace | None = None  # None: goals are whole observations
@@ -68,6 +70,11 @@ class DataFacts:
     observation_keys: tuple[str, ...] = ()  # parts of dict observations that were joined
     maze: MazeMap | None = None  # of one's own
     details: dict[str, Any] = field(default_factory=dict)  # whatever else their maker recorded
+
+    @property
+    def quality(self) -> Quality | None:
+        """How the images were drawn; None for vectors."""
+        return Quality.recorded(vars(self))
 
     @property
     def standards(self) -> tuple[Standard | None, Standard | None]:

@@ -95,7 +95,7 @@ class Player:
 
     def _environments(self, player: policy.Policy, count: int) -> list[Any]:
         run, facts = player.run, player.facts
-        made_for = (run.task, facts.dataset.shadow_size, run.env, run.success, run.max_steps, facts.goal_list)
+        made_for = (run.task, facts.dataset.quality, run.env, run.success, run.max_steps, facts.goal_list)
         if self._made_for != made_for:
             self._envs, self._made_for = [], made_for
         while len(self._envs) < count:

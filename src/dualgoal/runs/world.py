@@ -8,13 +8,13 @@ import numpy as np
 from dualgoal import jsons
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import registry
+from dualgoal.envs.versions import QUICK
 from dualgoal.errors import UserError
 from dualgoal.files import read_bytes
 from dualgoal.runs.config import Run
 from dualgoal.runs.facts import RunFacts
 
 Goals = tuple[tuple[float, ...], ...]
-FILM_SHADOW = 512  # size of the shadow map when nobody learns from the picture; MuJoCo's 4096 takes most of its time
 GOALS_LIMIT = 1 << 24  # bytes of a file with goals
 MANY = 10  # goals drawn from validation episodes, unless told otherwise
 
@@ -27,8 +27,8 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
     given = run.env if env is None else env
     if given is None:
         require_named(run, facts)
-        quick = None if facts.sizes.pixels else FILM_SHADOW
-        made = registry.make(run.task, shadow_size=facts.dataset.shadow_size or quick, own=facts.dataset.maze)
+        quick = None if facts.sizes.pixels else QUICK
+        made = registry.make(run.task, quality=facts.dataset.quality or quick, own=facts.dataset.maze)
         if not facts.sizes.goal_shape and facts.goal_list is None:
             return made
     from dualgoal.envs import own
