@@ -87,6 +87,18 @@ def test_another_process_sees_the_same_episodes():
     assert json.loads(there.stdout) == here
 
 
+def test_a_renderer_that_nobody_closed_is_closed_quietly_at_exit():
+    if rendering.missing().keys() >= {"egl", "osmesa"}:
+        pytest.skip("no headless rendering on this machine")
+    code = (
+        "from dualgoal.envs import registry, versions\n"
+        "env = registry.make('visual-cube-single-play-v0', quality=versions.Quality(64, 4.0))\n"
+        "print(env.reset(0, 1)[0].shape)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "(64, 64, 3)\n" and ended.stderr == ""
+
+
 def test_tasks_differ_and_a_drawn_task_follows_the_seed():
     env = registry.make("pointmaze-large-navigate-v0")
     assert env.num_tasks == 5 and env.max_steps == 1000
