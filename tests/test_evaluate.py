@@ -14,7 +14,8 @@ from dualgoal.envs import versions
 from dualgoal.errors import UserError
 from dualgoal.runs import episodes, evaluation, policy, training
 from dualgoal.runs.episodes import BLOCK, Episode
-from dualgoal.runs.evaluation import Conditions, WorkerEvaluator
+from dualgoal.runs.evaluation import Plan, WorkerEvaluator
+from dualgoal.runs.rows import Conditions
 from tiny import make_data, tiny_run, untrained
 
 
@@ -55,8 +56,9 @@ class Recorder:
         return np.sign(goals - obs) * jitter[:, None]
 
 
-def played(first, count, act=None, rows=BLOCK, **noise):
-    return episodes.play([Line() for _ in range(rows)], act or Recorder(), 1, first, count, **noise)
+def played(first, count, act=None, units=None, **conditions):
+    envs = [Line() for _ in range(BLOCK)]
+    return episodes.play(envs, act or Recorder(), 1, first, count, conditions=Conditions(**conditions), units=units)
 
 
 def test_an_episode_does_not_know_its_company():
@@ -99,11 +101,11 @@ def test_the_environment_gets_actions_in_the_units_of_the_data():
 
 
 def test_blocks_are_the_same_for_any_number_of_episodes(tmp_path):
-    jobs = Conditions((4, 2), 5, 12).jobs(tmp_path, 10)
+    jobs = Plan((4, 2), 5, 12).jobs(tmp_path, 10)
     blocks = [(j.seed, j.goal, j.first, j.count) for j in jobs[:4]]
     assert blocks == [(4, 1, 0, 5), (4, 1, 5, 5), (4, 1, 10, 2), (4, 2, 0, 5)]
     assert len(jobs) == 2 * 5 * 3
-    films = [j for j in Conditions((4, 2), 5, 12, video=True).jobs(tmp_path, 10) if j.video]
+    films = [j for j in Plan((4, 2), 5, 12, video=True).jobs(tmp_path, 10) if j.video]
     assert [j.goal for j in films] == [1, 2, 3, 4, 5] and {j.first for j in films} == {episodes.VIDEO_EPISODE}
 
 
@@ -134,7 +136,7 @@ def path(tmp_path_factory):
     return path
 
 
-TWO_GOALS = Conditions((0, 3), 2, 6, action_noise=0.5)  # blocks of five episodes and of one, noise on every action
+TWO_GOALS = Plan((0, 3), 2, 6, Conditions(action_noise=0.5))  # blocks of five episodes and of one, with noise
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +173,7 @@ def test_dying_workers_are_replaced_and_nothing_changes(path, rows):
 
 
 def test_what_a_worker_finds_wrong_arrives_as_one_line(path):
-    with WorkerEvaluator(Conditions((99,), 1, 1), 1) as evaluator:
+    with WorkerEvaluator(Plan((99,), 1, 1), 1) as evaluator:
         evaluator.submit(path, 1500)
         with pytest.raises(UserError, match="has no seed 99"):
             evaluator.collect(wait=True)

@@ -10,7 +10,7 @@ from dualgoal.errors import UserError
 from dualgoal.paper import pairwise
 from dualgoal.report import page
 from dualgoal.runs import directory, evaluation, measured
-from dualgoal.runs.rows import EvalRow
+from dualgoal.runs.rows import Conditions, EvalRow
 from run_files import rows, write_run
 from tiny import tiny_run
 
@@ -28,9 +28,9 @@ def run(tmp_path):
 
 def test_rows_are_read_as_they_were_written_and_the_later_one_counts(run):
     before = (run / directory.EVALUATIONS).read_bytes()
-    measured.write(run, [row(), row(goal=2)], eval_seed=0, random=False)
-    measured.write(run, [row(successes=9)], eval_seed=0, random=False)
-    measured.write(run, [row(successes=1)], eval_seed=7, random=True)
+    measured.write(run, [row(), row(goal=2)], Conditions())
+    measured.write(run, [row(successes=9)], Conditions())
+    measured.write(run, [row(successes=1)], Conditions(eval_seed=7, random=True))
     found, problem = measured.read(run)
     assert problem is None and len((run / measured.FILE).read_text().splitlines()) == 4
     assert [(m.row.goal, m.row.successes, m.eval_seed, m.random) for m in found] == [
@@ -43,7 +43,7 @@ def test_rows_are_read_as_they_were_written_and_the_later_one_counts(run):
 
 @pytest.mark.parametrize("damage", ["nonsense", "{}", '{"eval_seed": "a"}', json.dumps(row().to_json())])
 def test_damaged_rows_cost_only_themselves(run, damage):
-    measured.write(run, [row()], eval_seed=0, random=False)
+    measured.write(run, [row()], Conditions())
     with (run / measured.FILE).open("a") as file:
         file.write(damage + "\n")
     found, problem = measured.read(run)
@@ -56,8 +56,8 @@ def test_damaged_rows_cost_only_themselves(run, damage):
 class Instant:
     """In place of worker processes: every second episode reaches its goal."""
 
-    def __init__(self, conditions, workers):
-        self.conditions = conditions
+    def __init__(self, plan, workers):
+        self.plan = plan
 
     def __enter__(self):
         return self
@@ -69,11 +69,9 @@ class Instant:
         self.step = step
 
     def collect(self, wait):
-        c = self.conditions
-        found = [(s, g) for s in c.seeds for g in range(1, c.goals + 1)]
-        return [
-            (self.step, [EvalRow(s, self.step, g, c.episodes, c.episodes // 2, 9.0, c.goal_noise) for s, g in found])
-        ]
+        plan, noise = self.plan, self.plan.conditions.goal_noise
+        half = (plan.episodes, plan.episodes // 2, 9.0, noise)
+        return [(self.step, [EvalRow(s, self.step, g, *half) for s in plan.seeds for g in range(1, plan.goals + 1)])]
 
 
 @pytest.fixture
@@ -88,7 +86,7 @@ def test_eval_records_unless_told_not_to(run, instant, capsys):
     assert main(["eval", str(run), "--episodes", "4", "--goal-noise", "0.5", "--seeds", "3"]) == 0
     found, _ = measured.read(run)
     assert [(m.row.seed, m.row.goal, m.row.successes) for m in found] == [(3, goal, 2) for goal in range(1, 6)]
-    assert found[0].conditions == measured.Conditions(goal_noise=0.5)
+    assert found[0].conditions == Conditions(goal_noise=0.5)
     capsys.readouterr()
 
 
@@ -105,7 +103,7 @@ def test_python_records_on_request_and_keeps_the_numbers_where_it_cannot(run, in
 
 
 def test_the_report_shows_them(run, tmp_path):
-    measured.write(run, [row(goal=g, successes=g) for g in range(1, 6)], eval_seed=3, random=False)
+    measured.write(run, [row(goal=g, successes=g) for g in range(1, 6)], Conditions(eval_seed=3))
     text = page.write_report([run], tmp_path / "r.html", explore=False).read_text()
     assert "Evaluated again" in text and "--eval-seed 3" in text and ">30<" in text, "the mean of 10 to 50 percent"
     assert "not part of a run" not in text
@@ -167,11 +165,11 @@ def test_rows_of_eval_are_compared_under_equal_conditions(pair):
     full = lambda step, successes, noise: [row(s, step, g, successes, noise) for s in (0, 3) for g in range(1, 6)]
     with pytest.raises(UserError, match="a: has no evaluation by dualgoal eval; run 'dualgoal eval"):
         pairwise.compare(pair, rows="eval")
-    measured.write(pair[0], full(40, 9, 0.2), eval_seed=0, random=False)
+    measured.write(pair[0], full(40, 9, 0.2), Conditions())
     with pytest.raises(UserError, match="b: has not been evaluated .*--goal-noise 0.2'"):
         pairwise.compare(pair, rows="eval")
-    measured.write(pair[1], full(40, 3, 0.0), eval_seed=0, random=False)
-    measured.write(pair[1], full(30, 5, 0.2), eval_seed=0, random=False)
+    measured.write(pair[1], full(40, 3, 0.0), Conditions())
+    measured.write(pair[1], full(30, 5, 0.2), Conditions())
     found = pairwise.compare(pair, rows="eval")
     assert [side.overall.mean for side in found.sides] == [90.0, 50.0] and found.sides[1].steps == (30,)
     assert "dualgoal eval --goal-noise 0.2" in pairwise.text(found)

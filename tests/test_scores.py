@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dualgoal.errors import UserError
-from dualgoal.runs.rows import EvalRow, complete, missing, read_rows, scores, usable_rows
+from dualgoal.runs import directory
+from dualgoal.runs.rows import EvalRow, complete, missing, scores
 
 
 def row(seed, step, goal, success, **noise):
@@ -65,14 +66,14 @@ def test_an_evaluation_is_complete_when_every_goal_of_every_seed_is_there():
 def test_rows_are_read_as_they_were_written_and_damage_is_one_line(tmp_path):
     file, rows = tmp_path / "eval.jsonl", [row(0, 10, 1, 0.5), row(0, 10, 2, 0.3, action_noise=0.5)]
     file.write_text("".join(json.dumps(r.to_json()) + "\n" for r in rows))
-    assert read_rows(file) == rows and usable_rows(file) == (rows, None)
-    assert read_rows(tmp_path / "nothing") == []
+    assert directory.evaluations(tmp_path) == rows and directory.usable_evaluations(tmp_path) == (rows, None)
+    assert directory.evaluations(tmp_path / "nothing") == []
     with file.open("a") as out:
         out.write('{"seed": 0, "step": 10, "goal": 3, "episodes": 10, "successes": 11, "length": 5.0}\n{"seed":\n{"se')
-    good, problem = usable_rows(file)
+    good, problem = directory.usable_evaluations(tmp_path)
     assert good == rows
     assert problem == f"{file}: line 3: 11 successes in 10 episodes of goal 3 (and 1 more damaged line)"
     with pytest.raises(UserError, match="line 3: 11 successes.*remove what is damaged or restore the file"):
-        read_rows(file)
+        directory.evaluations(tmp_path)
     old = {"seed": 0, "step": 10, "task": 4, "episodes": 10, "successes": 5, "success": 0.5, "length": 5.0}
     assert EvalRow.from_json(old, "x").goal == 4

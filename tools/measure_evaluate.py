@@ -28,7 +28,7 @@ from dualgoal import machine
 from dualgoal.cli import demo
 from dualgoal.data import dataset
 from dualgoal.runs.episodes import BLOCK, Episode
-from dualgoal.runs.evaluation import Conditions
+from dualgoal.runs.evaluation import Plan
 from dualgoal.runs.worker import ENVIRONMENT, Job, Player
 from dualgoal.workers import Pool
 
@@ -85,7 +85,7 @@ def compare(one: Callable[[], float], other: Callable[[], float], rounds: int) -
 def evaluation(source: Path, folder: Path, rounds: int, blocks: int) -> list[float]:
     """Throughput of two workers / of one; the same blocks of episodes, by workers that have all played before."""
     run_directory(CUBE, source, folder)
-    jobs = Conditions(seeds=(0,), goals=1, episodes=blocks * BLOCK).jobs(folder, 1)  # of one goal, so equally long
+    jobs = Plan(seeds=(0,), goals=1, episodes=blocks * BLOCK).jobs(folder, 1)  # of one goal, so equally long
 
     def seconds(pool: Pool[Job, list[Episode]]) -> float:
         began = time.perf_counter()
@@ -108,7 +108,7 @@ def training(source: Path, folder: Path, rounds: int, length: float) -> list[flo
         if others is None:
             sys.exit("needs Linux and two cores")
         with Pool(Player(), len(others), environment=ENVIRONMENT, cpus=others) as pool:
-            jobs = Conditions(seeds=(0, 1), goals=5, episodes=10_000).jobs(folder, 1)  # longer than the measurement
+            jobs = Plan(seeds=(0, 1), goals=5, episodes=10_000).jobs(folder, 1)  # longer than the measurement
             answers = [pool.submit(job) for job in jobs]
             answers[0].result()
 

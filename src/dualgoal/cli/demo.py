@@ -119,7 +119,7 @@ def _tell_evaluations(part: Part, told: set[tuple[str, int]], say: Say) -> None:
     """A line for every new evaluation; the file may be written to at this moment."""
     from dualgoal.runs import directory, rows
 
-    found, _ = rows.usable_rows(part.path / directory.EVALUATIONS)
+    found, _ = directory.usable_evaluations(part.path)
     for step in sorted({row.step for row in found} - {step for name, step in told if name == part.name}):
         here = rows.success_by_seed([row for row in found if row.step == step])
         told.add((part.name, step))

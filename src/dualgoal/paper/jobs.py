@@ -110,15 +110,11 @@ def is_finished(path: Path, planned: PlannedRun) -> bool:
         return False  # resuming the run says what is wrong with it
 
 
-def _noisy_evaluations(path: Path) -> list[EvalRow]:
-    return rows.read_rows(path / directory.NOISY_EVALUATIONS)
-
-
 def _steps_without_noise(path: Path, planned: PlannedRun) -> list[int]:
     """Steps whose evaluation counts and has not been repeated with noise for every seed."""
     until = planned.config["steps"]
     clean = rows.scores(directory.evaluations(path), seeds=planned.seeds, until=until).counted()[-LAST:]
-    noisy = [row for row in _noisy_evaluations(path) if row.goal_noise == planned.noise]
+    noisy = [row for row in directory.evaluations(path, directory.NOISY_EVALUATIONS) if row.goal_noise == planned.noise]
     goals = directory.read(path).facts.goals or 0
     return rows.missing(noisy, steps=clean, seeds=planned.seeds, goals=goals)
 
@@ -127,7 +123,7 @@ def read_record(path: Path, planned: PlannedRun) -> row_files.Record | None:
     """The rows of a run directory so far, as the record of a planned run; None if it holds another run or none."""
     if not can_fill(path, planned):
         return None
-    found = [*directory.evaluations(path), *_noisy_evaluations(path)]
+    found = [*directory.evaluations(path), *directory.evaluations(path, directory.NOISY_EVALUATIONS)]
     found = [row for row in found if row.step <= planned.config["steps"]]  # of a run that was extended
     return row_files.of_run(planned, directory.read_config(path), found, str(path))
 

@@ -17,10 +17,10 @@ from dualgoal.errors import UserError
 from dualgoal.paper import stats
 from dualgoal.paper.stats import Gap, Interval
 from dualgoal.runs import config, directory, measured
-from dualgoal.runs.rows import LAST, EvalRow, scores
+from dualgoal.runs.rows import LAST, Conditions, EvalRow, scores
 
 Source = Literal["training", "eval"]
-Noise = config.Run | measured.Conditions  # both say under which noise evaluations were made
+Noise = config.Run | Conditions  # both say under which noise evaluations were made
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
     return Comparison(task, source, tuple(sides), tuple(_difference(side, sides[0]) for side in sides[1:]))
 
 
-def _evaluations(path: Path, until: int | None) -> dict[tuple[int, measured.Conditions], list[EvalRow]]:
+def _evaluations(path: Path, until: int | None) -> dict[tuple[int, Conditions], list[EvalRow]]:
     found, problem = measured.read(path)
     if problem is not None:
         raise UserError(f"{problem}; remove what is damaged, or the file, and evaluate again")
     return {k: v for k, v in measured.evaluations(found).items() if until is None or k[0] <= until}
 
 
-def _newest(path: Path, until: int | None) -> measured.Conditions:
+def _newest(path: Path, until: int | None) -> Conditions:
     """The conditions of the last evaluation of a policy."""
     found = [conditions for _, conditions in _evaluations(path, until) if not conditions.random]
     if not found:
@@ -123,7 +123,7 @@ def _newest(path: Path, until: int | None) -> measured.Conditions:
     return found[-1]
 
 
-def _under(path: Path, conditions: measured.Conditions, until: int | None) -> list[EvalRow]:
+def _under(path: Path, conditions: Conditions, until: int | None) -> list[EvalRow]:
     found = [rows for (_, c), rows in _evaluations(path, until).items() if c == conditions]
     if not found:
         command = f"dualgoal eval {path} {conditions.words}".rstrip()

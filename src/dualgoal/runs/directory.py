@@ -16,7 +16,7 @@ from typing import Any
 from dualgoal import jsons
 from dualgoal.errors import Preempted, UserError
 from dualgoal.files import make_folder, remove_leftovers, require_no_link, write_atomic
-from dualgoal.jsons import Journal, Row, json_object, usable_rows
+from dualgoal.jsons import Journal, Row, json_object, read_rows, usable_rows
 from dualgoal.runs import checkpoint, config, measured, owner, rows
 from dualgoal.runs.checkpoint import Arrays, Damaged, Shape
 from dualgoal.runs.config import Run
@@ -116,7 +116,7 @@ def inspect(path: str | Path) -> Found:
     content = attempt(lambda: read_config(path)) or {}
     run = attempt(lambda: _run(path, content)) if content else None
     facts = attempt(lambda: RunFacts.from_json(content, str(path / CONFIG))) if content else None
-    found = {name: usable_rows(path / name, EvalRow.from_json) for name in (EVALUATIONS, NOISY_EVALUATIONS)}
+    found = {name: usable_evaluations(path, name) for name in (EVALUATIONS, NOISY_EVALUATIONS)}
     metrics, problem = usable_rows(path / METRICS, metric)
     later, damage = measured.read(path)
     problems += [_shorten(path, p) for p in (*(p for _, p in found.values()), problem, damage) if p is not None]
@@ -137,9 +137,14 @@ def metric(value: Any, where: str) -> Row:
     return row
 
 
-def evaluations(path: str | Path) -> list[EvalRow]:
-    """The rows of a run's eval.jsonl."""
-    return rows.read_rows(Path(path) / EVALUATIONS)
+def evaluations(path: str | Path, name: str = EVALUATIONS) -> list[EvalRow]:
+    """The rows of a run's eval.jsonl, or of noise.jsonl; a damaged file is an error, a missing one has none."""
+    return read_rows(Path(path) / name, EvalRow.from_json)
+
+
+def usable_evaluations(path: str | Path, name: str = EVALUATIONS) -> tuple[list[EvalRow], str | None]:
+    """The rows that can be read, and one line about those that cannot."""
+    return usable_rows(Path(path) / name, EvalRow.from_json)
 
 
 def missing_evaluations(path: str | Path, steps: Iterable[int], seeds: Iterable[int]) -> list[int]:

@@ -16,11 +16,14 @@ from dualgoal import imports
 from dualgoal.data.origin import ActionRange
 from dualgoal.errors import UserError
 from dualgoal.files import replacing, require_no_link
+from dualgoal.runs.rows import Conditions
 
 BLOCK = 5  # episodes that share one call of the policy; part of the protocol, see above
 VIDEO_EPISODE = 900_000  # the number of the filmed episode, which is never one that counts
 POSTER = ".jpg"  # of a film: the same name with this ending
 FRAMES = 300  # of a film at most, or nearly so: ten seconds
+
+USUAL = Conditions()  # no noise, the policy's own actions
 
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
 
@@ -40,9 +43,7 @@ def play(
     first: int,
     count: int,
     *,
-    goal_noise: float = 0.0,
-    action_noise: float = 0.0,
-    eval_seed: int = 0,
+    conditions: Conditions = USUAL,
     units: ActionRange | None = None,
     film: list[np.ndarray] | None = None,
 ) -> list[Episode]:
@@ -52,14 +53,14 @@ def play(
     depend on a row's id and on the step only. It answers in [-1, 1], where noise is added; `units` turns that into what
     the environment takes. `film` collects pictures of the first episode.
     """
-    rngs = [np.random.default_rng([eval_seed, goal, number]) for number in range(first, first + count)]
+    rngs = [np.random.default_rng([conditions.eval_seed, goal, number]) for number in range(first, first + count)]
     options = {"task_id": goal} | ({"render_goal": True} if film is not None else {})
     pairs = zip(envs, rngs, strict=False)
     starts = [env.reset(seed=int(rng.integers(2**31)), options=dict(options)) for env, rng in pairs]
     obs = np.zeros((len(envs), *starts[0][0].shape), starts[0][0].dtype)
     goals = np.zeros((len(envs), *starts[0][1]["goal"].shape), starts[0][1]["goal"].dtype)
     for i, (first_obs, info) in enumerate(starts):
-        obs[i], goals[i] = first_obs, _noisy(info["goal"], goal_noise, rngs[i])
+        obs[i], goals[i] = first_obs, _noisy(info["goal"], conditions.goal_noise, rngs[i])
     ids = np.zeros(len(envs), np.uint32)
     ids[:count] = [rng.integers(2**32, dtype=np.uint32) for rng in rngs]
     results: list[Episode | None] = [None] * count
@@ -72,8 +73,8 @@ def play(
         step += 1
         for i in [i for i, result in enumerate(results) if result is None]:
             action = actions[i]
-            if action_noise:
-                action = np.clip(action + action_noise * rngs[i].standard_normal(action.shape), -1, 1)
+            if conditions.action_noise:
+                action = np.clip(action + conditions.action_noise * rngs[i].standard_normal(action.shape), -1, 1)
             action = action if units is None else units.in_units(action)
             obs[i], _, terminated, truncated, info = envs[i].step(action)
             if terminated or truncated or step >= limits[i]:

@@ -18,7 +18,7 @@ from dualgoal.errors import UserError
 from dualgoal.runs import directory, measured, world
 from dualgoal.runs.config import Run, check_range
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode
-from dualgoal.runs.rows import EvalRow
+from dualgoal.runs.rows import Conditions, EvalRow
 from dualgoal.runs.worker import ENVIRONMENT, Job, Player
 from dualgoal.workers import Pool
 
@@ -28,31 +28,25 @@ class NotRecorded(UserWarning):
 
 
 @dataclass(frozen=True)
-class Conditions:
-    """How checkpoints are evaluated: which seeds, how many goals and episodes, under which conditions."""
+class Plan:
+    """What is played to evaluate a checkpoint."""
 
     seeds: tuple[int, ...]
     goals: int
     episodes: int  # per seed and goal
-    goal_noise: float = 0.0
-    action_noise: float = 0.0
-    eval_seed: int = 0
-    random: bool = False  # uniformly random actions, for comparison
+    conditions: Conditions = Conditions()
     video: bool = False  # film one more episode per goal of the first seed
 
     @classmethod
-    def of(cls, run: Run, goals: int, video: bool = False) -> "Conditions":
-        """What a run evaluates itself under."""
-        return cls(run.seeds, goals, run.episodes, run.goal_noise, run.action_noise, video=video)
+    def of(cls, run: Run, goals: int, video: bool = False) -> "Plan":
+        """How a run evaluates itself."""
+        return cls(run.seeds, goals, run.episodes, Conditions(run.goal_noise, run.action_noise), video)
 
     def jobs(self, path: Path, step: int) -> list[Job]:
         """The evaluation of one checkpoint in blocks of episodes, films last."""
         path, goals = Path(path).resolve(), range(1, self.goals + 1)
         blocks = [(first, min(BLOCK, self.episodes - first)) for first in range(0, self.episodes, BLOCK)]
-        job = functools.partial(
-            Job, str(path), step, goal_noise=self.goal_noise, action_noise=self.action_noise,
-            eval_seed=self.eval_seed, random=self.random,
-        )  # fmt: skip
+        job = functools.partial(Job, str(path), step, conditions=self.conditions)
         jobs = [job(s, g, first, count) for s in self.seeds for g in goals for first, count in blocks]
         if self.video:
             seed = self.seeds[0]
@@ -64,8 +58,8 @@ class Conditions:
 class WorkerEvaluator:
     """Evaluates checkpoints of a run in worker processes, in the order in which they were submitted."""
 
-    def __init__(self, conditions: Conditions, workers: int, cpus: Sequence[int] | None = None):
-        self.goals, self._conditions = conditions.goals, conditions
+    def __init__(self, plan: Plan, workers: int, cpus: Sequence[int] | None = None):
+        self.goals, self._plan = plan.goals, plan
         self._pool: Pool[Job, list[Episode]] = Pool(Player(), workers, environment=ENVIRONMENT, cpus=cpus)
         self._waiting: list[tuple[int, list[tuple[Job, Future[list[Episode]]]]]] = []
 
@@ -82,7 +76,7 @@ class WorkerEvaluator:
 
     def submit(self, path: Path, step: int) -> None:
         """Start to evaluate the checkpoint of `step` in the run directory `path`, and return at once."""
-        jobs = self._conditions.jobs(path, step)
+        jobs = self._plan.jobs(path, step)
         self._waiting.append((step, [(job, self._pool.submit(job)) for job in jobs]))
 
     def collect(self, wait: bool = False) -> list[tuple[int, list[EvalRow]]]:
@@ -107,8 +101,8 @@ class HereEvaluator:
     """Evaluates checkpoints in this process, while training waits: for an environment that no other process can make,
     such as an object or a function of a notebook."""
 
-    def __init__(self, conditions: Conditions, env: Any):
-        self.goals, self._conditions, self._player = conditions.goals, conditions, Player(env)
+    def __init__(self, plan: Plan, env: Any):
+        self.goals, self._plan, self._player = plan.goals, plan, Player(env)
         self._waiting: list[tuple[int, Path]] = []
 
     def __enter__(self) -> "HereEvaluator":
@@ -130,7 +124,7 @@ class HereEvaluator:
         finished = []
         while self._waiting:
             step, path = self._waiting[0]
-            jobs = self._conditions.jobs(path, step)
+            jobs = self._plan.jobs(path, step)
             finished.append((step, _rows(step, [(job, self._player(job)) for job in jobs])))
             self._waiting.pop(0)
         return finished
@@ -151,8 +145,8 @@ def _rows(step: int, answers: Sequence[tuple[Job, list[Episode]]]) -> list[EvalR
             episodes=len(found),
             successes=sum(episode.success for episode in found),
             length=sum(episode.length for episode in found) / len(found),
-            goal_noise=job.goal_noise,
-            action_noise=job.action_noise,
+            goal_noise=job.conditions.goal_noise,
+            action_noise=job.conditions.action_noise,
             cpu_seconds=sum(episode.cpu_seconds for episode in found),
         )
         for (seed, goal), found in played.items()
@@ -199,23 +193,26 @@ def evaluate(
         warnings.warn(f"{path}: dataset {line}", Mismatch, stacklevel=2)
     step = directory.choose_step(path, step)
     conditions = Conditions(
-        seeds=directory.choose_seeds(path, run, seeds),
-        goals=facts.goals or world.count_goals(run, facts, env),
-        episodes=run.episodes if episodes is None else episodes,
-        goal_noise=run.goal_noise if goal_noise is None else goal_noise,
-        action_noise=run.action_noise if action_noise is None else action_noise,
-        eval_seed=eval_seed,
-        random=random,
-        video=video,
+        run.goal_noise if goal_noise is None else goal_noise,
+        run.action_noise if action_noise is None else action_noise,
+        eval_seed,
+        random,
     )
-    check_range("episodes", conditions.episodes, 1)  # a run may have none
-    count = min(workers or machine.cores(), len(conditions.jobs(path, step)))
-    with WorkerEvaluator(conditions, count) if env is None else HereEvaluator(conditions, env) as evaluator:
+    plan = Plan(
+        directory.choose_seeds(path, run, seeds),
+        facts.goals or world.count_goals(run, facts, env),
+        run.episodes if episodes is None else episodes,
+        conditions,
+        video,
+    )
+    check_range("episodes", plan.episodes, 1)  # a run may have none
+    count = min(workers or machine.cores(), len(plan.jobs(path, step)))
+    with WorkerEvaluator(plan, count) if env is None else HereEvaluator(plan, env) as evaluator:
         evaluator.submit(path, step)
         ((_, rows),) = evaluator.collect(wait=True)
     if record:
         try:
-            measured.write(path, rows, eval_seed=eval_seed, random=random)
+            measured.write(path, rows, conditions)
         except UserError as problem:  # a folder of somebody else's: the numbers are worth more than their record
             warnings.warn(f"not recorded: {problem}", NotRecorded, stacklevel=2)
     return rows

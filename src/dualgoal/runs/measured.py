@@ -9,29 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dualgoal import jsons
 from dualgoal.errors import UserError
 from dualgoal.jsons import Journal
-from dualgoal.runs.rows import EvalRow
+from dualgoal.runs.rows import Conditions, EvalRow
 
 FILE = "measured.jsonl"
-
-
-class Conditions(NamedTuple):
-    """What must be equal for two evaluations to be comparable."""
-
-    goal_noise: float = 0.0
-    action_noise: float = 0.0
-    eval_seed: int = 0
-    random: bool = False  # actions uniformly at random instead of the policy's
-
-    @property
-    def words(self) -> str:
-        """As options of `dualgoal eval`."""
-        flags = {"--goal-noise": self.goal_noise, "--action-noise": self.action_noise, "--eval-seed": self.eval_seed}
-        return " ".join([*(f"{n} {v:g}" for n, v in flags.items() if v), *(["--random"] if self.random else [])])
 
 
 @dataclass(frozen=True)
@@ -61,12 +46,12 @@ class Measured:
         return cls(row, values["eval_seed"], values["random"], values["time"][:40])
 
 
-def write(path: Path, rows: Iterable[EvalRow], *, eval_seed: int, random: bool) -> None:
-    """Add the rows of an evaluation to a run directory."""
+def write(path: Path, rows: Iterable[EvalRow], conditions: Conditions) -> None:
+    """Add the rows of an evaluation under these conditions to a run directory."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     journal = Journal(Path(path) / FILE, Measured.from_json, Measured.to_json)
     try:
-        journal.append(Measured(row, eval_seed, random, now) for row in rows)
+        journal.append(Measured(row, conditions.eval_seed, conditions.random, now) for row in rows)
     finally:
         journal.close()
 

@@ -8,15 +8,28 @@ step 1 never counts, nor does one that is not complete: it was interrupted.
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualgoal import jsons
 from dualgoal.errors import UserError
 
 LAST = 3
+
+
+class Conditions(NamedTuple):
+    """What must be equal for two evaluations to be comparable."""
+
+    goal_noise: float = 0.0  # standard deviations
+    action_noise: float = 0.0
+    eval_seed: int = 0
+    random: bool = False  # actions uniformly at random instead of the policy's
+
+    @property
+    def words(self) -> str:
+        """As options of `dualgoal eval`."""
+        flags = {"--goal-noise": self.goal_noise, "--action-noise": self.action_noise, "--eval-seed": self.eval_seed}
+        return " ".join([*(f"{n} {v:g}" for n, v in flags.items() if v), *(["--random"] if self.random else [])])
 
 
 @dataclass(frozen=True)
@@ -66,16 +79,6 @@ def _number(values: Mapping[str, Any], name: str, where: str, kind: type) -> Any
     if isinstance(value, bool) or not isinstance(value, allowed) or not -(2**53) < value < 2**53 or math.isnan(value):
         raise UserError(f"{where}: '{name}' is {str(value)[:40]!r}; expected a number")
     return kind(value)
-
-
-def read_rows(path: Path) -> list[EvalRow]:
-    """The rows of an evaluation file such as eval.jsonl; a damaged file is an error, a missing one has none."""
-    return jsons.read_rows(path, EvalRow.from_json)
-
-
-def usable_rows(path: Path) -> tuple[list[EvalRow], str | None]:
-    """The rows that can be used, and one line about those that cannot: `read_rows` for damaged files."""
-    return jsons.usable_rows(path, EvalRow.from_json)
 
 
 def complete(rows: Iterable[EvalRow], goals: int) -> set[tuple[int, int]]:

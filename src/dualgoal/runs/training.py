@@ -27,7 +27,7 @@ from dualgoal.jsons import Row
 from dualgoal.loop import TrainingLoop, first_broken
 from dualgoal.runs import config, continuing, directory, memory, policy, resume, rows, trackers, trees, world
 from dualgoal.runs.config import Run
-from dualgoal.runs.evaluation import Conditions, HereEvaluator, WorkerEvaluator
+from dualgoal.runs.evaluation import HereEvaluator, Plan, WorkerEvaluator
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
 from dualgoal.runs.interruption import Interruption
 from dualgoal.runs.rows import EvalRow
@@ -134,10 +134,10 @@ def train(
             return out
         say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
         if evaluator is None and env is not None:
-            evaluator = HereEvaluator(Conditions.of(run, goals or 0, video), env)
+            evaluator = HereEvaluator(Plan.of(run, goals or 0, video), env)
         elif evaluator is None:
             count = workers or default_workers(facts.hardware.platform, worker_cpus)
-            evaluator = WorkerEvaluator(Conditions.of(run, goals or 0, video), count, worker_cpus)
+            evaluator = WorkerEvaluator(Plan.of(run, goals or 0, video), count, worker_cpus)
         stack.enter_context(evaluator)
         opened = trackers.open_trackers(tuple(track_with), out, run, start.step)
         for tracker in opened:

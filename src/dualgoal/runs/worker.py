@@ -12,6 +12,7 @@ from dualgoal import machine
 from dualgoal.files import cache_folder
 from dualgoal.runs import episodes, policy
 from dualgoal.runs.episodes import BLOCK, Episode
+from dualgoal.runs.rows import Conditions
 
 # A worker computes on one CPU thread: cores are for more workers, and rounding must not depend on their number.
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
@@ -27,10 +28,7 @@ class Job:
     goal: int
     first: int
     count: int
-    goal_noise: float = 0.0
-    action_noise: float = 0.0
-    eval_seed: int = 0
-    random: bool = False  # uniformly random actions instead of the policy's, for comparison
+    conditions: Conditions = Conditions()
     video: str | None = None
 
 
@@ -55,11 +53,9 @@ class Player:
         play = functools.partial(
             episodes.play,
             envs,
-            episodes.random_actions(sizes.action_dim, sizes.discrete) if job.random else player.act_block,
+            episodes.random_actions(sizes.action_dim, sizes.discrete) if job.conditions.random else player.act_block,
             job.goal,
-            goal_noise=job.goal_noise,
-            action_noise=job.action_noise,
-            eval_seed=job.eval_seed,
+            conditions=job.conditions,
             units=player.facts.dataset.action_range,
             film=film,
         )
