@@ -154,6 +154,9 @@ def test_an_export_replaces_nothing_but_an_export(copy, tmp_path, name):
     with pytest.raises(UserError, match="would be replaced, and it is not an export"):
         export.export_policy(copy, copy / f"{name}.safetensors")
     assert tiny.record(copy) | {"config": (copy / "config.json").read_bytes()} == before
+    (tmp_path / "model.safetensors").write_bytes(b"of somebody else")
+    with pytest.raises(UserError, match="model.safetensors: would be replaced, and it is not an export"):
+        export.export_policy(copy, tmp_path / "model.safetensors")
     again = [export.export_policy(copy, copy / "policy.safetensors").read_bytes() for _ in range(2)]
     assert again[0] == again[1]
 

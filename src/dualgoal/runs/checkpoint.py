@@ -1,7 +1,7 @@
 """Arrays on disk: a safetensors file, and next to it a JSON file with its size and SHA-256.
 
-The JSON is written last, so a checkpoint exists only when it is complete. Reading executes nothing: size and hash are
-checked in constant memory, then names, shapes and types are compared with what is expected, then arrays are made.
+The JSON of a checkpoint is written last, so it exists only when it is complete. Reading executes nothing: size and hash
+are checked in constant memory, then names, shapes and types are compared with what is expected, then arrays are made.
 """
 
 import hashlib
@@ -22,7 +22,6 @@ from dualgoal.files import write_atomic
 from dualgoal.runs.config import canonical
 
 Arrays = dict[str, np.ndarray]
-
 
 NOT_ARRAYS = "not a safetensors file; restore it or train again"
 FACTS_LIMIT = 1 << 16  # bytes of a checkpoint's JSON
@@ -45,15 +44,20 @@ _NAMES |= {"BOOL": "bool"}
 
 
 def write(path: Path, arrays: Mapping[str, np.ndarray], *, sealed: bool = True, **facts: Any) -> None:
-    """Write `path` (…safetensors) and its JSON. `facts` are JSON values that go into the JSON; `sealed` adds a hash of
-    them, which `facts` below asks for."""
+    """Write `path` (…safetensors) and its JSON. `facts` are JSON values that go into the JSON.
+
+    A checkpoint is `sealed`: a hash of the facts is added, which `facts` below asks for, and the JSON is written last.
+    An export is not, and its JSON is written first: a killed export is then known as one, and may be replaced.
+    """
     # C order first: safetensors silently writes wrong data for strided arrays.
     content = safetensors.numpy.save({k: np.asarray(v, order="C") for k, v in arrays.items()})
-    write_atomic(path, content)
     facts |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     if sealed:
         facts["check"] = _check(facts)
+        write_atomic(path, content)
     write_atomic(path.with_suffix(".json"), (json.dumps(facts, indent=1, sort_keys=True) + "\n").encode())
+    if not sealed:
+        write_atomic(path, content)
 
 
 def facts(path: Path) -> dict[str, Any]:

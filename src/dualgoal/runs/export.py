@@ -28,16 +28,16 @@ def export_policy(run: str | Path, out: str | Path, *, seed: int | None = None, 
 
 
 def require_free(out: Path, form: str, what: str = "an export") -> None:
-    """Raise if writing would replace anything but an earlier file of this form: a run's config.json, ..."""
-    beside = out.with_suffix(".json")
+    """Raise if writing `out` and its JSON file would replace anything but earlier ones of this form."""
+    known, there = None, out.with_suffix(".json")
     try:
-        found = jsons.read(beside)
+        known = jsons.read(there)
     except FileNotFoundError:
-        return
+        there = out  # which nothing says to be ours
     except UserError:
-        found = None
-    if not isinstance(found, dict) or found.get("format") != form:
-        raise UserError(f"{beside}: would be replaced, and it is not {what}; choose another --out")
+        pass
+    if there.exists() and not (isinstance(known, dict) and known.get("format") == form):
+        raise UserError(f"{there}: would be replaced, and it is not {what}; choose another --out")
 
 
 def describe(loaded: policy.Policy) -> tuple[checkpoint.Arrays, dict[str, Any]]:

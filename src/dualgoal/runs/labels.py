@@ -53,8 +53,6 @@ def write_labels(
         raise UserError(f"{out}: expected a name that ends in .npz or .parquet")
     if out.suffix == ".parquet":
         imports.optional("pyarrow", "parquet", "a parquet file")
-    if out.exists() and not out.with_suffix(".json").exists():  # which is written first
-        raise UserError(f"{out}: would be replaced, and it is not labels; choose another --out")
     require_free(out, FORMAT, "labels")
     loaded = policy.load(run, seed, step)
     rows = dataset.load(data, loaded.run.task if Path(data).is_dir() else None, split)
