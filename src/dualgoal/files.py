@@ -215,6 +215,10 @@ def reason(error: Exception) -> str:
 # Locks ----------------------------------------------------------------------------------------------------------------
 
 
+class InUse(UserError):
+    """Another process has what this one needs."""
+
+
 class Lock:
     """A held lock file. Closing it, or the end of the process however it ends, frees it."""
 
@@ -242,7 +246,7 @@ def locked(path: Path, *, wait: bool = False) -> Lock:
     announced = False
     while isinstance(held := _try_lock(path), str):
         if not wait:
-            raise UserError(f"{path.parent}: in use by {held}; wait for it or choose another --out")
+            raise InUse(f"{path.parent}: in use by {held}; wait for it or choose another --out")
         if not announced:
             print(f"{path.parent}: in use by {held}; waiting for it to finish", file=sys.stderr)
             announced = True

@@ -22,7 +22,7 @@ from typing import Any
 
 from dualgoal import jsons
 from dualgoal.errors import UserError
-from dualgoal.files import Lock, locked, remove_leftovers, write_atomic
+from dualgoal.files import InUse, Lock, locked, remove_leftovers, write_atomic
 
 OWNER = "owner.json"
 STATUS = "status.json"
@@ -175,38 +175,32 @@ def acquire(path: Path, *, wait: bool = False, say: Callable[[str], None] = prin
     while True:
         try:
             return _try_acquire(path, every)
-        except _InUse as problem:
+        except InUse as problem:
             if not wait:
-                raise UserError(str(problem)) from None
+                raise
             if not announced:
                 say(f"{problem}; waiting")
                 announced = True
             time.sleep(min(1.0, every))
 
 
-class _InUse(Exception):
-    pass
-
-
 def _try_acquire(path: Path, every: float) -> Ownership:
     lock = None
     try:
         lock = locked(path / LOCK)
-    except UserError as problem:
-        if " in use by " not in str(problem):
-            raise
-        in_use = str(problem)
+    except InUse as problem:
+        in_use = problem
     owner, status = read_owner(path), read_status(path)
     try:
         if lock is not None and (owner is None or owner.host == platform.node()):
             return Ownership(path, lock, every, took_over=False)  # nobody, or a dead process of this machine
         if owner is not None:
-            in_use = f"{path}: in use by {owner.name}; wait for it or choose another --out"
+            in_use = InUse(f"{path}: in use by {owner.name}; wait for it or choose another --out")
         if owner is None or seems_alive(status) or not _stays_silent(path, status, every):
-            raise _InUse(in_use)
+            raise in_use
         with locked(path / TAKEOVER, wait=True):
             if read_owner(path) != owner:
-                raise _InUse(in_use)  # somebody was faster
+                raise in_use  # somebody was faster
             if lock is None:
                 (path / LOCK).unlink(missing_ok=True)  # the old owner keeps a lock on a file without a name
                 lock = locked(path / LOCK)
