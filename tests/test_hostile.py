@@ -16,7 +16,7 @@ from dualgoal import files, jsons
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs, reproduce, settings
 from dualgoal.report import page
-from dualgoal.runs import config, directory, export, overview, policy
+from dualgoal.runs import directory, export, overview, policy
 from run_files import rows, write_run
 
 ROOT = Path(__file__).parent.parent
@@ -139,7 +139,7 @@ def test_an_edited_configuration_is_refused(copy):
 def test_a_run_of_an_unknown_number_of_goals_is_not_finished(tmp_path):
     part = {"tasks": ["cube-single-play-v0"], "reps": ["orig"], "seeds": [0], "steps": 10}
     job = reproduce.plan("state_gcivl", out=tmp_path, **part)[0]
-    made = config.from_dict(job.planned.config)
+    made = job.planned.run
     write_run(job.out, made, rows(made, 5))
     assert jobs.is_finished(job.out, job.planned)
     content = json.loads((job.out / "config.json").read_text())

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from dualgoal.engine import sites
 from dualgoal.engine.items import Item, Placement
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs, sweep
-from dualgoal.paper.jobs import Means
+from dualgoal.paper.jobs import Execution
 from dualgoal.runs import directory, memory, owner
 from tiny import SWEEP, make_data, record
 
@@ -54,10 +55,10 @@ def test_what_is_wrong_is_one_line_before_anything_is_trained(cluster, tmp_path,
 
     def problem(on, placement=None):
         with pytest.raises(UserError) as found:
-            means = Means(on=on, placement=placement or Placement())
+            execution = Execution(on=on, placement=placement or Placement())
             item = Item("a", tmp_path / "a", print)
-            list(jobs.choice.engine(means.on, tmp_path, means.placement).execute([item], lambda text: None))
-        assert "\n" not in str(found.value) and not (tmp_path / "a").exists()
+            list(jobs.choice.engine(execution.on, tmp_path, execution.placement).execute([item], lambda text: None))
+        assert "\n" not in str(found.value) and not list(tmp_path.iterdir())
         return str(found.value)
 
     assert "nothing answers at 127.0.0.1:1 " in problem("ray:127.0.0.1:1")
@@ -65,11 +66,12 @@ def test_what_is_wrong_is_one_line_before_anything_is_trained(cluster, tmp_path,
     assert "run this on a node of the cluster" in problem("ray:ray://head:10001")
     assert "asks for 2 GPUs and no node has more than 0" in problem(f"ray:{address}", Placement(gpus=2))
     assert "asks for 9 CPU cores and no node has more than 1" in problem(f"ray:{address}", Placement(cpus=9))
-    look, here = sites.look, sites.Site("here", dict.fromkeys(sites.COMPARED, "0.0"), None)
-    monkeypatch.setattr(sites, "require_equal", lambda site, _, nonce: compare(site, here, nonce))
+    other, look = dict.fromkeys(sites.COMPARED, "0.0"), sites.look
+    older = lambda site, here, planted: compare(site, replace(here, versions=other), planted)
+    monkeypatch.setattr(sites, "require_equal", older)
     assert "has python 3" in problem(f"ray:{address}")
     monkeypatch.undo()
-    monkeypatch.setattr(sites, "look", lambda nonce: look(sites.Nonce("/nowhere/at/all", nonce.content)))
+    monkeypatch.setattr(sites, "look", lambda planted: look(Path("/nowhere/at/all")))
     assert "does not see" in problem(f"ray:{address}")
 
 
@@ -121,11 +123,11 @@ def test_a_lost_node_costs_time_and_no_result(cluster, tmp_path, monkeypatch):
 
     remover = threading.Thread(target=remove_a_node)
     remover.start()
-    means = Means(on=f"ray:{found.address}", data=data)
-    done = sweep.carry_out(file, out=tmp_path / "ray", means=means, say=said.append)
+    execution = Execution(on=f"ray:{found.address}", data=data)
+    done = sweep.carry_out(file, out=tmp_path / "ray", execution=execution, say=said.append)
     remover.join()
     assert not done.problems and any("lost its worker" in line for line in said), said
-    sweep.carry_out(file, out=tmp_path / "here", means=Means(data=data, quiet=True), say=said.append)
+    sweep.carry_out(file, out=tmp_path / "here", execution=Execution(data=data, quiet=True), say=said.append)
     for job in sweep.plan(file, tmp_path / "ray"):
         same = tmp_path / "here" / job.out.relative_to(tmp_path / "ray")
         assert job.status == "finished" and record(job.out) == record(same)

@@ -7,7 +7,7 @@ import pytest
 
 from dualgoal import errors
 from dualgoal.paper import jobs, reproduce, results_page, tables
-from dualgoal.paper.jobs import Means
+from dualgoal.paper.jobs import Execution
 from dualgoal.runs import config, directory
 from run_files import rows, write_run
 
@@ -38,7 +38,7 @@ def read(job):
 
 def test_runs_are_done_once_and_the_table_is_written(tmp_path):
     trainer = Trainer()
-    outcome = reproduce.carry_out("state_gcivl", out=tmp_path, means=Means(train=trainer), say=quiet, **PART)
+    outcome = reproduce.carry_out("state_gcivl", out=tmp_path, execution=Execution(train=trainer), say=quiet, **PART)
     assert len(trainer.calls) == 2 and not outcome.problems
     assert {f.suffix for f in outcome.files} == {".txt", ".json", ".tex", ".svg", ".png"}
     assert all(f.exists() for f in outcome.files)
@@ -47,27 +47,29 @@ def test_runs_are_done_once_and_the_table_is_written(tmp_path):
     saved = json.loads((tmp_path / "tables" / "state_gcivl.json").read_text())
     assert saved["lines"][0]["cells"]["dual"]["measured"]["mean"] == pytest.approx(90)
     again = Trainer()
-    reproduce.carry_out("state_gcivl", out=tmp_path, means=Means(train=again), say=quiet, **PART)
+    reproduce.carry_out("state_gcivl", out=tmp_path, execution=Execution(train=again), say=quiet, **PART)
     assert not again.calls
 
 
 def test_an_unfinished_run_is_resumed_in_its_directory(tmp_path):
     half = Trainer(until=0.5)
-    reproduce.carry_out("state_gcivl", out=tmp_path, means=Means(train=half), say=quiet, **PART)
+    reproduce.carry_out("state_gcivl", out=tmp_path, execution=Execution(train=half), say=quiet, **PART)
     assert [job.status for job in reproduce.plan("state_gcivl", out=tmp_path, **PART)] == ["unfinished"] * 2
     full = Trainer()
-    reproduce.carry_out("state_gcivl", out=tmp_path, means=Means(train=full), say=quiet, **PART)
+    reproduce.carry_out("state_gcivl", out=tmp_path, execution=Execution(train=full), say=quiet, **PART)
     assert [c[1] for c in full.calls] == [c[1] for c in half.calls]
 
 
 def test_a_run_with_more_seeds_serves_and_is_resumed_as_it_is(tmp_path):
     trainer = Trainer(until=0.5)
-    reproduce.carry_out("state_gcivl", out=tmp_path, means=Means(train=trainer), say=quiet, **PART | {"reps": ["dual"]})
+    reproduce.carry_out(
+        "state_gcivl", out=tmp_path, execution=Execution(train=trainer), say=quiet, **PART | {"reps": ["dual"]}
+    )
     one_seed = PART | {"reps": ["dual_inner_product"], "seeds": [1]}
     job = reproduce.plan("parameterization", out=tmp_path, **one_seed)[0]
     assert (job.status, job.out) == ("unfinished", trainer.calls[0][1])
     full = Trainer()
-    reproduce.carry_out("parameterization", out=tmp_path, means=Means(train=full), say=quiet, **one_seed)
+    reproduce.carry_out("parameterization", out=tmp_path, execution=Execution(train=full), say=quiet, **one_seed)
     assert full.calls[0][0].seeds == (0, 1)
     assert reproduce.plan("parameterization", out=tmp_path, **one_seed)[0].status == "finished"
     assert read(reproduce.plan("parameterization", out=tmp_path, **one_seed)[0]).seeds == (1,)
@@ -76,7 +78,9 @@ def test_a_run_with_more_seeds_serves_and_is_resumed_as_it_is(tmp_path):
 def test_what_cannot_be_run_is_reported_and_the_rest_goes_on(tmp_path):
     trainer, said = Trainer(fail=("antmaze-medium-navigate-v0",)), []
     part = PART | {"tasks": ["antmaze-medium-navigate-v0", "cube-single-play-v0"]}
-    outcome = reproduce.carry_out("state_gcivl", out=tmp_path, means=Means(train=trainer), say=said.append, **part)
+    outcome = reproduce.carry_out(
+        "state_gcivl", out=tmp_path, execution=Execution(train=trainer), say=said.append, **part
+    )
     assert len(outcome.problems) == 2 and len(trainer.calls) == 2
     assert "not run" in (tmp_path / "tables" / "state_gcivl.txt").read_text()
     assert any("no data" in line for line in said)
@@ -90,17 +94,17 @@ def test_a_run_with_unreadable_rows_costs_only_itself(tmp_path):
             with (out / "eval.jsonl").open("a") as file:
                 file.write('{"seed": 0, "step": 1000, "goal": 1, "episodes": 0}\n')
 
-    outcome = reproduce.carry_out("state_gcivl", out=tmp_path, means=Means(train=torn), say=quiet, **PART)
+    outcome = reproduce.carry_out("state_gcivl", out=tmp_path, execution=Execution(train=torn), say=quiet, **PART)
     (problem,) = outcome.problems
     assert problem.startswith("state_gcivl/cube-single-play-v0/orig: ") and "eval.jsonl: line 101: " in problem
-    cells = outcome.filled.lines[0].cells
-    assert cells["dual"].measured.mean == pytest.approx(90) and cells["orig"].measured is None
+    cells = outcome.values["lines"][0]["cells"]
+    assert cells["dual"]["measured"]["mean"] == pytest.approx(90) and cells["orig"]["measured"] is None
     assert [job.status for job in reproduce.plan("state_gcivl", out=tmp_path, **PART)] == ["unfinished", "finished"]
 
 
 def test_an_evaluation_that_lacks_a_goal_is_not_finished(tmp_path):
     part = PART | {"reps": ["dual"]}
-    reproduce.carry_out("state_gcivl", out=tmp_path, means=Means(train=Trainer()), say=quiet, **part)
+    reproduce.carry_out("state_gcivl", out=tmp_path, execution=Execution(train=Trainer()), say=quiet, **part)
     job = reproduce.plan("state_gcivl", out=tmp_path, **PART)[1]
     lines = (job.out / "eval.jsonl").read_text().splitlines(keepends=True)
     (job.out / "eval.jsonl").write_text("".join(lines[:-1]))
@@ -117,17 +121,14 @@ def test_noise_evaluates_the_same_run_again_and_draws_a_figure(tmp_path, monkeyp
         return [row for row in rows(run, 3, steps=[step], noise=goal_noise) if row.seed in seeds]
 
     monkeypatch.setattr("dualgoal.runs.evaluation.evaluate", evaluate)
-    reproduce.carry_out("state_gcivl", out=tmp_path, means=Means(train=Trainer()), say=quiet, **PART)
+    reproduce.carry_out("state_gcivl", out=tmp_path, execution=Execution(train=Trainer()), say=quiet, **PART)
     trainer = Trainer()
-    outcome = reproduce.carry_out("noise", out=tmp_path, means=Means(train=trainer), say=quiet, **PART)
+    outcome = reproduce.carry_out("noise", out=tmp_path, execution=Execution(train=trainer), say=quiet, **PART)
     assert {path for path, *_ in asked} == {out for _, out in trainer.calls}  # the runs of state_gcivl
     assert [a[1:] for a in asked] == [(step, 0.2) for step in (800, 900, 1000)] * 2
     assert {f.name for f in outcome.files} >= {"noise.svg", "noise.png"}
-    line = outcome.filled.lines[0]
-    assert (line.cells["dual"].measured.mean, line.cells["dual_noisy"].measured.mean) == (
-        pytest.approx(90),
-        pytest.approx(30),
-    )
+    cells = outcome.values["lines"][0]["cells"]
+    assert [cells[name]["measured"]["mean"] for name in ("dual", "dual_noisy")] == pytest.approx([90, 30])
     assert [job.status for job in reproduce.plan("noise", out=tmp_path, **PART)] == ["finished"] * 2
     # The run's own record is untouched: its score is still that of clean goals.
     assert read(reproduce.plan("state_gcivl", out=tmp_path, **PART)[1]).scores().per_seed().mean() == 90
@@ -160,10 +161,10 @@ def test_a_foreign_directory_is_not_taken_for_a_run(tmp_path):
 def test_lights_out_for_real_from_runs_to_the_figure(tmp_path):
     small = {"tasks": ["lightsout-4x5"], "reps": ["dual"], "seeds": [0, 1], "steps": 20}
     small |= {"batch_size": 8, "algo.hidden": [8]}
-    outcome = reproduce.carry_out("lightsout", out=tmp_path, means=Means(quiet=True), say=quiet, **small)
+    outcome = reproduce.carry_out("lightsout", out=tmp_path, execution=Execution(quiet=True), say=quiet, **small)
     assert not outcome.problems and {f.suffix for f in outcome.files} >= {".svg", ".png", ".txt"}
-    line = outcome.filled.lines[0]
-    assert (line.cells["dual"].measured.seeds, line.cells["dual"].measured.steps) == (2, 20)
+    dual = outcome.values["lines"][0]["cells"]["dual"]["measured"]
+    assert (dual["seeds"], dual["steps"]) == (2, 20)
     assert [job.status for job in reproduce.plan("lightsout", out=tmp_path, **small)] == ["finished"]
     # Networks of width 8 are not the paper's: such runs are no cells of its tables.
     assert results_page.collect(tmp_path, tmp_path / "results", quiet) == []

@@ -12,7 +12,7 @@ from dualgoal.engine.items import Placement
 from dualgoal.engine.on_slurm import LOGS, OnSlurm
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs, sweep
-from dualgoal.paper.jobs import Means
+from dualgoal.paper.jobs import Execution
 from dualgoal.runs import directory, owner
 from tiny import SWEEP, make_data, record
 
@@ -44,12 +44,12 @@ def test_a_job_that_is_interrupted_and_requeued_ends_bit_equal(tmp_path, monkeyp
 
     engine = Interrupted(Placement(gpus=0), tmp_path / "slurm", workers=1, cluster="local")
     monkeypatch.setattr(jobs.choice, "engine", lambda *_: engine)
-    done = sweep.carry_out(file, out=tmp_path / "slurm", means=Means(on="slurm", data=data), say=said.append)
+    done = sweep.carry_out(file, out=tmp_path / "slurm", execution=Execution(on="slurm", data=data), say=said.append)
     (log,) = (tmp_path / "slurm" / LOGS).glob("*/*_log.out")
     assert not done.problems, (done.problems, log.read_text())
     assert "Requeued job" in log.read_text()
     monkeypatch.undo()
-    sweep.carry_out(file, out=tmp_path / "here", means=Means(data=data, quiet=True), say=said.append)
+    sweep.carry_out(file, out=tmp_path / "here", execution=Execution(data=data, quiet=True), say=said.append)
     (there,), (here,) = (sweep.plan(file, tmp_path / name) for name in ("slurm", "here"))
     assert record(there.out) == record(here.out)
 

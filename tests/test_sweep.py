@@ -9,7 +9,7 @@ from dualgoal.engine import choice, sites
 from dualgoal.engine.items import End, Item, Patience, Placement, perform
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs, reproduce, sweep
-from dualgoal.paper.jobs import Means
+from dualgoal.paper.jobs import Execution
 from dualgoal.runs import directory, owner
 from run_files import write_run
 from test_reproduce import Trainer
@@ -70,22 +70,23 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path, change, problem):
 
 def test_runs_are_done_once_and_summarised_with_intervals(tmp_path):
     trainer, said = Trainer(), []
-    means, out = Means(train=trainer, quiet=True), tmp_path / "runs"
-    done = sweep.carry_out(write(tmp_path), out=out, means=means, say=said.append)
+    execution, out = Execution(train=trainer, quiet=True), tmp_path / "runs"
+    done = sweep.carry_out(write(tmp_path), out=out, execution=execution, say=said.append)
     assert len(trainer.calls) == 6 and not done.problems
-    assert [(line.mean, line.seeds, line.steps) for line in done.lines] == [(50, 2, 1000)] * 2 + [(90, 2, 1000)] * 4
-    assert done.lines[0].interval == (50, 50) and "90.0 ± 0.0  [90.0, 90.0]" in done.text
+    found = [(line["mean"], line["seeds"], line["steps"]) for line in done.values["runs"]]
+    assert found == [(50, 2, 1000)] * 2 + [(90, 2, 1000)] * 4
+    assert done.values["runs"][0]["interval"] == (50, 50) and "90.0 ± 0.0  [90.0, 90.0]" in done.text
     assert json.loads((out / "tables" / "mine.json").read_text())["runs"][0]["mean"] == 50
     assert len((out / jobs.LOG).read_text().splitlines()) == len(said) == 12
-    sweep.carry_out(write(tmp_path), out=out, means=means, say=said.append)
+    sweep.carry_out(write(tmp_path), out=out, execution=execution, say=said.append)
     assert len(trainer.calls) == 6, "finished"
 
 
 def test_a_run_that_cannot_be_done_is_named_and_remembered(tmp_path):
-    failing = Means(train=Trainer(fail=("cube-single-play-v0",)))
-    done = sweep.carry_out(write(tmp_path), out=tmp_path / "runs", means=failing, say=lambda text: None)
+    failing = Execution(train=Trainer(fail=("cube-single-play-v0",)))
+    done = sweep.carry_out(write(tmp_path), out=tmp_path / "runs", execution=failing, say=lambda text: None)
     assert len(done.problems) == 6 and done.problems[0].endswith("cube-single-play-v0: no data")
-    assert owner.read_status(Path(done.lines[0].out)).why == "cube-single-play-v0: no data"
+    assert owner.read_status(Path(done.values["runs"][0]["out"])).why == "cube-single-play-v0: no data"
     assert "no evaluation" in done.text
 
 
@@ -113,16 +114,15 @@ def test_engines_are_named_and_what_they_need_is_said_before_anything_is_trained
 
 
 def test_machines_must_share_the_folder_and_the_versions(tmp_path):
-    with sites.planted(tmp_path) as nonce:
-        here = sites.look(nonce)
-        sites.require_equal(here, here, nonce)
-        elsewhere = sites.Site("node7", here.versions, None)
-        with pytest.raises(UserError, match=f"node node7 does not see {tmp_path}; give an --out on storage"):
-            sites.require_equal(elsewhere, here, nonce)
-        older = sites.Site("node7", here.versions | {"dualgoal": "0.0.1"}, nonce.content)
-        with pytest.raises(UserError, match="node node7 has dualgoal 0.0.1, here it is .*; install the same on all"):
-            sites.require_equal(older, here, nonce)
-    assert not list(tmp_path.iterdir())
+    planted = sites.plant(tmp_path)
+    here = sites.look(planted)
+    sites.require_equal(here, here, planted)
+    elsewhere = sites.Site("node7", here.versions, None)
+    with pytest.raises(UserError, match=f"node node7 does not see {tmp_path}; give an --out on storage"):
+        sites.require_equal(elsewhere, here, planted)
+    older = sites.Site("node7", here.versions | {"dualgoal": "0.0.1"}, here.nonce)
+    with pytest.raises(UserError, match="node node7 has dualgoal 0.0.1, here it is .*; install the same on all"):
+        sites.require_equal(older, here, planted)
 
 
 def test_a_share_of_a_gpu_is_a_share_of_its_memory(tmp_path, monkeypatch):
@@ -168,7 +168,7 @@ def test_a_run_that_somebody_else_is_training_is_left_alone(tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "engine", lambda *_: Engine())
-        problems = jobs.carry_out(sweep.plan(file, out), out, Means(on="ray"), say=lambda text: None)
+        problems = jobs.carry_out(sweep.plan(file, out), out, Execution(on="ray"), say=lambda text: None)
     assert len(done) == 5 and all(item.out.is_absolute() for item in done)
     assert len(problems) == 1 and "process 12 on node7 is training it" in problems[0]
 
@@ -176,8 +176,8 @@ def test_a_run_that_somebody_else_is_training_is_left_alone(tmp_path):
 def test_rows_are_read_from_the_directories(tmp_path):
     file, out = write(tmp_path), tmp_path / "runs"
     (job, *_) = sweep.plan(file, out)
-    write_run(job.out, jobs.config.from_dict(job.planned.config), [])
+    write_run(job.out, job.planned.run, [])
     with (job.out / "eval.jsonl").open("a") as stream:
         stream.write('{"seed": 0}\n')
-    done = sweep.carry_out(file, out=out, means=Means(train=lambda *a, **o: None), say=lambda text: None)
+    done = sweep.carry_out(file, out=out, execution=Execution(train=lambda *a, **o: None), say=lambda text: None)
     assert any("eval.jsonl: line 1" in problem for problem in done.problems)

@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import run_files
 from dualgoal.paper import jobs, sweep
-from dualgoal.runs import config, directory, overview, owner
+from dualgoal.runs import directory, overview, owner
 
 
 def write(job: jobs.Job) -> None:
     """A finished run."""
-    run = config.from_dict(job.planned.config)
+    run = job.planned.run
     metric = {"actor/loss": 0.1, "value/loss": 0.2, "rep/loss": 0.3, "total/loss": 0.6}
     steps = range(run.log_every, run.steps + 1, run.log_every)
     metrics = [{"step": n, "seed": s, "split": x, **metric} for n in steps for s in run.seeds for x in ("train", "val")]

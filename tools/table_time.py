@@ -28,7 +28,6 @@ import numpy as np
 
 from dualgoal.envs import registry, tasks
 from dualgoal.paper import tables
-from dualgoal.runs import config
 from dualgoal.runs.episodes import BLOCK
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -89,7 +88,7 @@ def train_ms(rep: str, algo: str, seeds: int, pixels: bool) -> float:
 
 def hours(planned: tables.PlannedRun, steps: dict[str, dict[str, Any]], cores: int) -> tuple[float, float, float]:
     """(the run, its training, its evaluations) in hours."""
-    run, pixels = config.from_dict(planned.config), tasks.is_pixels(planned.task)
+    run, pixels = planned.run, tasks.is_pixels(planned.task)
     compiling = bench("pixels_bf16" if pixels else "dual_bf16", seeds=4 if pixels else 8)["compile_s"] / 3600
     training = run.steps * train_ms(planned.rep, planned.algo, len(run.seeds), pixels) / 3.6e6
     env = steps[planned.task]

@@ -26,7 +26,7 @@ import tiny
 from dualgoal.cli import main
 from dualgoal.data import dataset, npz
 from dualgoal.paper import reproduce, settings
-from dualgoal.runs import config, evaluation, training
+from dualgoal.runs import evaluation, training
 
 ENOUGH = 120  # seconds for one command
 # What may differ between a command that was disturbed and one that was not: the clock, and who was alive when.
@@ -168,7 +168,7 @@ def make_targets(root: Path) -> list[Target]:
 
     def finished(folder: Path) -> None:
         (job,) = reproduce.plan("state_gcivl", out=folder, **cell)
-        made = config.from_dict(job.planned.config)
+        made = job.planned.run
         run_files.write_run(job.out, made, run_files.rows(made, 5))
 
     mirror = _serve(data)

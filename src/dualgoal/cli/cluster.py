@@ -14,7 +14,7 @@ from dualgoal.cli.verb import Verb, show
 from dualgoal.errors import UserError
 
 if TYPE_CHECKING:
-    from dualgoal.paper.jobs import Job, Means
+    from dualgoal.paper.jobs import Job
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,24 +42,17 @@ class ManyRuns(Verb):
     quiet: bool = False
     """Show no progress."""
 
-    @property
-    def means(self) -> "Means":
-        """How the plan is carried out."""
-        from dualgoal.engine.items import Placement
-        from dualgoal.paper.jobs import Means
-
-        placement = Placement(self.gpus, self.cpus, self.slurm)
-        return Means(self.on, placement, self.data, self.workers, self.quiet)
-
     def carry_out(self, what: object, plan: Callable[[], "list[Job]"], do: Callable[..., Any]) -> None:
         """List the planned runs, or do them and print what came out; `what` names them in messages."""
+        from dualgoal.engine.items import Placement
         from dualgoal.paper import jobs
 
-        means = self.means
+        placement = Placement(self.gpus, self.cpus, self.slurm)
+        execution = jobs.Execution(self.on, placement, self.data, self.workers, self.quiet)
         if self.dry_run:
             show([job.to_dict() for job in plan()], self.json, jobs.text)
             return
-        done = do(out=self.out, means=means, say=(lambda text: None) if self.json else print)
+        done = do(out=self.out, execution=execution, say=(lambda text: None) if self.json else print)
         print(done.json if self.json else done.text)
         if done.problems:
             raise UserError(f"{len(done.problems)} runs of {what} failed; the first: {done.problems[0]}")

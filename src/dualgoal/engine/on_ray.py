@@ -78,18 +78,21 @@ class OnRay:
         look = self._ray.remote(num_cpus=0, max_retries=0)(sites.look)
         if not self._nodes():
             raise UserError("the Ray cluster has no node with a CPU core; start one with ray start --address=...")
-        with sites.planted(self._folder) as nonce:
-            here = sites.look(nonce)
+        planted = sites.plant(self._folder)
+        try:
+            here = sites.look(planted)
             for node in self._nodes():
                 strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 name = node["NodeManagerHostname"]
                 try:
-                    answer = look.options(scheduling_strategy=strategy).remote(nonce)
+                    answer = look.options(scheduling_strategy=strategy).remote(planted)
                     site = self._ray.get(answer, timeout=LOOK_SECONDS)
                 except self._ray.exceptions.RayError as error:
                     reason = str(error).strip().splitlines()[-1]
                     raise UserError(f"node {name} cannot run dualgoal ({reason}); install it there") from error
-                sites.require_equal(site, here, nonce)
+                sites.require_equal(site, here, planted)
+        finally:
+            planted.unlink(missing_ok=True)
 
     def _fit(self) -> tuple[float, int]:
         """GPUs and cores for a run, if some node has as many."""

@@ -10,7 +10,7 @@ from typing import Any
 from dualgoal import imports
 from dualgoal.engine import sites
 from dualgoal.engine.items import End, Item, Placement, Say, perform
-from dualgoal.engine.sites import Nonce, Site
+from dualgoal.engine.sites import Site
 from dualgoal.errors import Preempted, UserError
 from dualgoal.runs import interruption
 
@@ -24,14 +24,14 @@ POLL_SECONDS = 2.0
 class Task:
     """One run as a job. Asked to leave, it saves, and is put back into the queue as it is."""
 
-    def __init__(self, nonce: Nonce, driver: Site, workers: int | None):
-        self._nonce, self._driver, self._workers = nonce, driver, workers
+    def __init__(self, planted: Path, driver: Site, workers: int | None):
+        self._planted, self._driver, self._workers = planted, driver, workers
 
     def __call__(self, item: Item) -> str | None:
         import submitit
 
         try:
-            sites.require_equal(sites.look(self._nonce), self._driver, self._nonce)
+            sites.require_equal(sites.look(self._planted), self._driver, self._planted)
         except UserError as problem:
             return str(problem)
         # scancel sends SIGTERM, and a job that was cancelled must not come back; submitit ignores it.
@@ -68,8 +68,8 @@ class OnSlurm:
     def execute(self, items: Sequence[Item], say: Say) -> Iterator[End]:
         if not items:
             return
-        nonce = sites.plant(self._folder / LOGS)  # it stays: jobs start when this process may be gone
-        jobs = self._submit(items, Task(nonce, sites.look(nonce), self._workers))
+        planted = sites.plant(self._folder / LOGS)  # it stays: jobs start when this process may be gone
+        jobs = self._submit(items, Task(planted, sites.look(planted), self._workers))
         say(f"slurm: {len(jobs)} jobs, the first is {jobs[0].job_id}; logs in {self._folder / LOGS}")
         waiting = dict(zip(jobs, items, strict=True))
         while waiting:

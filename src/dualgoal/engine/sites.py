@@ -1,10 +1,8 @@
 """What has to be equal on all machines: the folder of the runs, the version of this package and of what it computes
 with. It is looked at before anything is trained, because it would be noticed only at the end, in the numbers."""
 
-import contextlib
 import platform
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,52 +20,35 @@ class Site:
 
     host: str
     versions: dict[str, str | None]
-    nonce: str | None  # as read from the shared folder
+    nonce: str | None  # what the planted file says there; None where it cannot be read
 
 
-@dataclass(frozen=True)
-class Nonce:
-    """A file of the driver that every other machine must be able to read."""
-
-    file: str
-    content: str
-
-
-def plant(folder: Path) -> Nonce:
-    """Write a nonce into a folder that all machines must see."""
-    nonce = Nonce(str(make_folder(folder).resolve() / f".nonce-{secrets.token_hex(4)}"), secrets.token_hex(16))
-    write_atomic(Path(nonce.file), nonce.content.encode())
-    return nonce
+def plant(folder: Path) -> Path:
+    """Write a file with a random number, by which other machines show that they see the same folder."""
+    file = make_folder(folder).resolve() / f".nonce-{secrets.token_hex(4)}"
+    write_atomic(file, secrets.token_hex(16).encode())
+    return file
 
 
-@contextlib.contextmanager
-def planted(folder: Path) -> Iterator[Nonce]:
-    """The same, until everybody has looked."""
-    nonce = plant(folder)
-    try:
-        yield nonce
-    finally:
-        Path(nonce.file).unlink(missing_ok=True)
-
-
-def look(nonce: Nonce) -> Site:
+def look(planted: Path) -> Site:
     """This machine."""
     try:
-        found = Path(nonce.file).read_text()
+        nonce = planted.read_text()
     except OSError:
-        found = None
+        nonce = None
     versions = machine.versions() | {"dualgoal": dualgoal.__version__}
     commit = machine.commit()
     if commit is not None:
         versions["dualgoal"] = f"{dualgoal.__version__} at {commit[:12]}{'+' * commit.endswith('+')}"
-    return Site(platform.node(), {name: versions[name] for name in COMPARED}, found)
+    return Site(platform.node(), {name: versions[name] for name in COMPARED}, nonce)
 
 
-def require_equal(site: Site, driver: Site, nonce: Nonce) -> None:
-    """Raise one line about the first thing in which a machine differs from the one that planted the nonce."""
-    if site.nonce != nonce.content:
-        folder = Path(nonce.file).parent
-        raise UserError(f"node {site.host} does not see {folder}; give an --out on storage that all nodes share")
+def require_equal(site: Site, driver: Site, planted: Path) -> None:
+    """Raise one line about the first thing in which a machine differs from the one that planted the file."""
+    if site.nonce is None or site.nonce != driver.nonce:
+        raise UserError(
+            f"node {site.host} does not see {planted.parent}; give an --out on storage that all nodes share"
+        )
     for name in COMPARED:
         there, here = site.versions[name], driver.versions[name]
         if there != here:

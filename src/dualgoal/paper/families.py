@@ -25,19 +25,15 @@ class Family:
     simulator: bool  # MuJoCo is involved, and its version matters
 
 
-def _train(
-    run: Run, out: Path, *, data_path: str | Path | None, workers: int | None, quiet: bool, wait: bool = False
-) -> None:
-    from dualgoal.runs import training
+def _train(run: Run, out: Path, **options: Any) -> None:
+    from dualgoal.runs import training  # here, because it needs JAX
 
-    training.train(run, out, data_path=data_path, workers=workers, quiet=quiet, wait=wait)
+    training.train(run, out, **options)
 
 
-def _train_lights_out(
-    run: Run, out: Path, *, data_path: str | Path | None, workers: int | None, quiet: bool, wait: bool = False
-) -> None:
-    """The data are made and the policy is evaluated in this process, so there is no data path and no worker."""
-    lightsout.train(run, out, quiet=quiet, wait=wait)
+def _train_lights_out(run: Run, out: Path, *, data_path: Any, workers: Any, **options: Any) -> None:
+    """The data are made and the policy is evaluated in this process, so data path and workers mean nothing."""
+    lightsout.train(run, out, **options)
 
 
 def _board(task: str) -> str:

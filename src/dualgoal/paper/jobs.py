@@ -6,6 +6,7 @@ their rows go to a file of their own in the directory of the run.
 """
 
 import functools
+import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 from dualgoal.engine import choice
 from dualgoal.engine.items import Item, Placement, Say
 from dualgoal.errors import UserError
-from dualgoal.files import make_folder
+from dualgoal.files import make_folder, write_atomic
 from dualgoal.jsons import Journal
 from dualgoal.paper import families, row_files
 from dualgoal.paper.tables import PlannedRun
@@ -47,7 +48,7 @@ def locate(planned: Iterable[PlannedRun], root: Path) -> list[Job]:
     taken: dict[Path, int] = {}  # numbers of steps by directory: runs of one plan do not continue each other
 
     def job(planned: PlannedRun) -> Job:
-        run = config.from_dict(planned.config)
+        run = planned.run
         own = directory.default_folder(run, root)
         if taken.setdefault(own, run.steps) != run.steps or _is_longer(own, planned):
             own = own.with_name(f"{own.name}-{run.steps}")
@@ -84,7 +85,7 @@ def _content(run: config.Run) -> str:
 
 def can_fill(path: Path, planned: PlannedRun) -> bool:
     """Whether a run directory holds the planned configuration, with at least its seeds and its evaluations."""
-    run, wanted = _read(path), config.from_dict(planned.config)
+    run, wanted = _read(path), planned.run
     if run is None:
         return False
     if run.steps > wanted.steps and set(wanted.eval_steps) <= set(run.eval_steps):
@@ -102,7 +103,7 @@ def is_finished(path: Path, planned: PlannedRun) -> bool:
     """Whether the last evaluation is complete for every seed and, where asked for, the noisy ones; without evaluation,
     whether the last step is saved."""
     try:
-        if not config.from_dict(planned.config).eval_steps:
+        if not planned.run.eval_steps:
             return max(directory.steps(path), default=0) >= planned.config["steps"]
         missing = directory.missing_evaluations(path, [planned.config["steps"]], planned.seeds)
         return not missing and not (planned.noise and _steps_without_noise(path, planned))
@@ -137,7 +138,7 @@ def text(jobs: Sequence[dict[str, Any]]) -> str:
 
 
 @dataclass(frozen=True)
-class Means:
+class Execution:
     """How a plan is carried out; none of it changes a result."""
 
     on: str = "here"
@@ -148,14 +149,14 @@ class Means:
     train: Train | None = None  # replaces training, in tests
 
 
-def carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say = print) -> list[str]:
+def carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say = print) -> list[str]:
     """Do every run that is not finished; one line per run that could not be done."""
-    shown = means.on != "here" and not means.quiet and sys.stdout.isatty()
+    shown = execution.on != "here" and not execution.quiet and sys.stdout.isatty()
     with overview.live([job.out for job in jobs], say, shown) as show:
-        return _carry_out(jobs, out, means, _with_log(out, show))
+        return _carry_out(jobs, out, execution, _with_log(out, show))
 
 
-def _carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say) -> list[str]:
+def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -> list[str]:
     number = {job.out: f"[{i}/{len(jobs)}] {job.planned.task} {job.planned.column}" for i, job in enumerate(jobs, 1)}
     names = {job.out.absolute(): job.planned.name for job in jobs}
     todo, problems = [], []
@@ -164,13 +165,13 @@ def _carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say) -> list[s
         if job.status == "finished":
             owner.tidy(job.out)
             say(f"{number[job.out]}: finished, in {job.out}")
-        elif status is not None and means.on != "here" and owner.seems_alive(status):
+        elif status is not None and execution.on != "here" and owner.seems_alive(status):
             problem = f"process {status.pid} on {status.host} is training it; give this command again when it is done"
             problems.append(f"{names[job.out.absolute()]}: {problem}")
             say(f"{number[job.out]}: not run: {problem}")
         else:
-            todo.append(_item(job, number[job.out], means))
-    engine = choice.engine(means.on, out, means.placement, means.workers)
+            todo.append(_item(job, number[job.out], execution))
+    engine = choice.engine(execution.on, out, execution.placement, execution.workers)
     for end in engine.execute(todo, say) if todo else ():
         if end.problem is None:
             say(f"{end.item.name}: done")
@@ -180,12 +181,12 @@ def _carry_out(jobs: Sequence[Job], out: Path, means: Means, say: Say) -> list[s
     return problems
 
 
-def _item(job: Job, name: str, means: Means) -> Item:
-    if means.on == "here":
-        return Item(name, job.out, functools.partial(_do, job, means))
+def _item(job: Job, name: str, execution: Execution) -> Item:
+    if execution.on == "here":
+        return Item(name, job.out, functools.partial(_do, job, execution))
     # Another process has another current folder, shows nothing, and may have to wait for one that was cut off.
-    data = None if means.data is None else Path(means.data).absolute()
-    there = replace(means, data=data, quiet=True)
+    data = None if execution.data is None else Path(execution.data).absolute()
+    there = replace(execution, data=data, quiet=True)
     return Item(
         name, job.out.absolute(), functools.partial(_do, replace(job, out=job.out.absolute()), there, wait=True)
     )
@@ -206,13 +207,13 @@ def _with_log(out: Path, say: Say) -> Say:
     return both
 
 
-def _do(job: Job, means: Means, workers: int | None, *, wait: bool = False) -> None:
+def _do(job: Job, execution: Execution, workers: int | None, *, wait: bool = False) -> None:
     """Train or resume one run, with the seeds it already has, and repeat its evaluations with noise if asked for."""
     planned = job.planned
-    run = directory.read_run(job.out) if can_fill(job.out, planned) else config.from_dict(planned.config)
-    train = means.train or families.of_task(planned.task).train
+    run = directory.read_run(job.out) if can_fill(job.out, planned) else planned.run
+    train = execution.train or families.of_task(planned.task).train
     options = {"wait": True} if wait else {}
-    train(run, job.out, data_path=means.data, workers=workers, quiet=means.quiet, **options)
+    train(run, job.out, data_path=execution.data, workers=workers, quiet=execution.quiet, **options)
     if planned.noise:
         _evaluate_noisy(job, workers)
 
@@ -228,6 +229,40 @@ def _evaluate_noisy(job: Job, workers: int | None) -> None:
             journal.sync()
     finally:
         journal.close()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of a plan: one table, the files that hold it, and which runs failed or were left out, and why."""
+
+    table: str
+    values: dict[str, Any]  # the same as plain values
+    files: tuple[Path, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The table, what is missing from it, and where it was written."""
+        missing = [f"left out: {problem}" for problem in self.problems]
+        return "\n".join([self.table, *missing, *(f"written: {file}" for file in self.files)])
+
+    @property
+    def json(self) -> str:
+        """The table and what is missing from it."""
+        return json.dumps(self.values | {"problems": list(self.problems)}, indent=1, allow_nan=False)
+
+
+def write_outcome(
+    stem: Path, table: str, values: dict[str, Any], problems: Sequence[str], latex: str | None = None
+) -> Outcome:
+    """Write a table as text, JSON and perhaps LaTeX, to files that differ in their endings."""
+    make_folder(stem.parent)
+    outcome = Outcome(table, values, (), tuple(problems))
+    forms = {".txt": table, ".tex": latex, ".json": outcome.json}
+    written = {stem.with_name(stem.name + ending): text for ending, text in forms.items() if text is not None}
+    for file, text in written.items():
+        write_atomic(file, (text.rstrip("\n") + "\n").encode())
+    return replace(outcome, files=tuple(written))
 
 
 def records(jobs: Iterable[Job]) -> tuple[list[row_files.Record], list[str]]:

@@ -15,9 +15,9 @@ from dualgoal import errors, registry
 from dualgoal.engine.items import Say
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
-from dualgoal.files import read_toml, write_atomic
+from dualgoal.files import read_toml
 from dualgoal.paper import families, jobs, settings, stats
-from dualgoal.paper.jobs import Job, Means
+from dualgoal.paper.jobs import Execution, Job, Outcome
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config
 from dualgoal.runs.config import Run
@@ -132,25 +132,6 @@ class Line:
     out: str
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The final table, the files that hold it, and which runs are missing, and why."""
-
-    lines: tuple[Line, ...]
-    files: tuple[Path, ...]
-    problems: tuple[str, ...]
-
-    @property
-    def json(self) -> str:
-        content = {"runs": [dataclasses.asdict(line) for line in self.lines], "problems": list(self.problems)}
-        return json.dumps(content, indent=1, allow_nan=False)
-
-    @property
-    def text(self) -> str:
-        missing = [f"left out: {problem}" for problem in self.problems]
-        return "\n".join([table(self.lines), *missing, *(f"written: {file}" for file in self.files)])
-
-
 def table(lines: Sequence[Line]) -> str:
     """The lines for people."""
     wide = max([len(line.label) for line in lines], default=0)
@@ -164,18 +145,15 @@ def _row(line: Line, wide: int) -> str:
     return f"{line.task:<34} {line.label:<{wide}} {line.seeds:>5} {line.steps:>9,}  {score}{between}"
 
 
-def carry_out(path: str | Path, *, out: str | Path = "runs", means: Means | None = None, say: Say = print) -> Outcome:
+def carry_out(
+    path: str | Path, *, out: str | Path = "runs", execution: Execution | None = None, say: Say = print
+) -> Outcome:
     """Do every run of a file that is not finished, and write the table to OUT/tables."""
     found = plan(path, out)
-    problems = jobs.carry_out(found, Path(out), means or Means(), say)
-    lines = tuple(_line(job, problems) for job in found)
-    folder, name = Path(out) / "tables", read(path).name
-    folder.mkdir(parents=True, exist_ok=True)
-    files = (folder / f"{name}.txt", folder / f"{name}.json")
-    outcome = Outcome(lines, files, tuple(problems))
-    write_atomic(files[0], (table(lines) + "\n").encode())
-    write_atomic(files[1], (outcome.json + "\n").encode())
-    return outcome
+    problems = jobs.carry_out(found, Path(out), execution or Execution(), say)
+    lines = [_line(job, problems) for job in found]
+    values = {"runs": [dataclasses.asdict(line) for line in lines]}
+    return jobs.write_outcome(Path(out) / "tables" / read(path).name, table(lines), values, problems)
 
 
 def _line(job: Job, problems: list[str]) -> Line:

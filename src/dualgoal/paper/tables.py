@@ -18,6 +18,7 @@ from dualgoal import errors
 from dualgoal.envs.tasks import PIXEL_TASKS, STATE_TASKS
 from dualgoal.paper import families
 from dualgoal.runs import config
+from dualgoal.runs.config import Run
 
 Number = tuple[float, float | None]  # mean and standard deviation over seeds, in percent
 
@@ -139,6 +140,11 @@ class PlannedRun:
     @property
     def name(self) -> str:
         return f"{self.table}/{self.task}/{self.column}"
+
+    @property
+    def run(self) -> Run:
+        """Made anew from its plain form, which any process can be sent, also if its parts are from a script."""
+        return config.from_dict(self.config)
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"steps": self.config["steps"], "episodes": self.config["episodes"]}
