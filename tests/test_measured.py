@@ -33,7 +33,7 @@ def test_rows_are_read_as_they_were_written_and_the_later_one_counts(run):
     measured.write(run, [row(successes=1)], Conditions(eval_seed=7, random=True))
     found, problem = measured.read(run)
     assert problem is None and len((run / measured.FILE).read_text().splitlines()) == 4
-    assert [(m.row.goal, m.row.successes, m.eval_seed, m.random) for m in found] == [
+    assert [(m.goal, m.successes, m.eval_seed, m.random) for m in found] == [
         (1, 9, 0, False), (2, 5, 0, False), (1, 1, 7, True),
     ]  # fmt: skip
     assert found[2].conditions.words == "--eval-seed 7 --random"
@@ -85,7 +85,7 @@ def test_eval_records_unless_told_not_to(run, instant, capsys):
     assert not (run / measured.FILE).exists()
     assert main(["eval", str(run), "--episodes", "4", "--goal-noise", "0.5", "--seeds", "3"]) == 0
     found, _ = measured.read(run)
-    assert [(m.row.seed, m.row.goal, m.row.successes) for m in found] == [(3, goal, 2) for goal in range(1, 6)]
+    assert [(m.seed, m.goal, m.successes) for m in found] == [(3, goal, 2) for goal in range(1, 6)]
     assert found[0].conditions == Conditions(goal_noise=0.5)
     capsys.readouterr()
 
@@ -151,6 +151,10 @@ def test_one_seed_has_an_interval_over_episodes_and_says_so(tmp_path):
     low, high = found.sides[0].overall.interval
     assert 30 < low < 40 < high < 50 and found.differences[0].overall.welch is None
     assert "of a single seed, over episodes" in pairwise.text(found)
+    both = tiny_run(episodes=10, seeds=(0, 3))
+    uneven = [r for r in rows(both, 4) if r.seed == 0] + [r for r in rows(both, 10) if r.seed == 3 and r.goal < 5]
+    (side, _) = pairwise.compare([write_run(tmp_path / "u", both, uneven), paths[0]]).sides
+    assert (side.seeds, side.episodes, side.overall) == ((0,), 10 * len(side.steps), found.sides[0].overall)
 
 
 def test_longer_runs_are_compared_at_the_same_step(tmp_path):

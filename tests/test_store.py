@@ -292,7 +292,7 @@ def test_a_damaged_directory_is_inspected_without_raising(tmp_path):
     found = directory.inspect(tmp_path)
     assert found.run == RUN and found.facts == FACTS and len(found.evaluations) == 2 and len(found.metrics) == 1
     assert found.problems == (
-        "eval.jsonl: line 3: an evaluation row is a JSON object, not list (and 2 more damaged lines)",
+        "eval.jsonl: line 3 is []; expected an object (and 2 more damaged lines)",
         "metrics.jsonl: line 2: 'step' is 'x'; expected a whole number",
     )
     nothing = directory.inspect(tmp_path / "nowhere")

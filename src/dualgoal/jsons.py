@@ -10,6 +10,7 @@ happened.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -246,14 +247,14 @@ Make = Callable[[dict[str, Any], Any, str], Any]  # an instance of a dataclass f
 def typed(value: Any, kind: Any, where: str, make: Make | None = None) -> Any:
     """A JSON value as the annotated type `kind`, or a `UserError` that begins with `where`; lists become tuples.
 
-    Objects become dataclasses by `make`; by default, keys that a dataclass does not have are ignored.
+    Objects become dataclasses by `make`, by default `typed_fields`.
     """
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     whole = isinstance(value, int) and not isinstance(value, bool)
     if kind is Any or (value is None and NoneType in args):
         return value
     if dataclasses.is_dataclass(kind) and isinstance(value, dict):
-        return (make or _typed_fields)(value, kind, where)
+        return (make or typed_fields)(value, kind, where)
     if origin in (typing.Union, UnionType):
         return _first_that_fits(value, [option for option in args if option is not NoneType], where, make)
     if origin is Literal:
@@ -280,13 +281,15 @@ def _first_that_fits(value: Any, kinds: list[Any], where: str, make: Make | None
     return typed(value, kinds[-1], where, make)
 
 
-def typed_file(value: Any, kind: Any, where: str, cure: str, make: Make | None = None) -> Any:
-    """`typed` for the content of the file `where`: an error names the file and the field, and says what to do."""
+def typed_file(value: Any, kind: Any, where: str, cure: str = "", make: Make | None = None) -> Any:
+    """`typed` for the content of the file (or of the line of one) `where`: an error names it and the field, and says
+    what to do."""
     try:
         return typed(value, kind, "", make)
     except UserError as problem:
         about = str(problem)  # " is []; expected ..." of the whole content, else what its field is
-        raise UserError(f"{where}{'' if about[0] == ' ' else ': '}{about.removeprefix('.')}; {cure}") from problem
+        colon, end = "" if about[0] == " " else ": ", f"; {cure}" if cure else ""
+        raise UserError(f"{where}{colon}{about.removeprefix('.')}{end}") from problem
 
 
 def strictly(value: dict[str, Any], kind: Any, where: str) -> Any:
@@ -294,15 +297,19 @@ def strictly(value: dict[str, Any], kind: Any, where: str) -> Any:
     known = [field.name for field in dataclasses.fields(kind)]
     if strange := [name for name in value if name not in known]:
         raise UserError(f"{where}: {unknown('field', strange[0], known)}".removeprefix(": "))
-    return _typed_fields(value, kind, where, strictly)
+    return typed_fields(value, kind, where, strictly)
 
 
-def _typed_fields(value: dict[str, Any], kind: Any, where: str, make: Make | None = None) -> Any:
-    types, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
+def typed_fields(value: dict[str, Any], kind: Any, where: str, make: Make | None = None) -> Any:
+    """The usual `make`: keys that the dataclass does not have are ignored."""
+    types, fields = _types(kind), [field for field in dataclasses.fields(kind) if field.init]
     if missing := [field.name for field in fields if required(field) and field.name not in value]:
         raise UserError(f"{where}.{missing[0]} is missing")
     present = [field.name for field in fields if field.name in value]
     return kind(**{name: typed(value[name], types[name], f"{where}.{name}", make) for name in present})
+
+
+_types = functools.cache(typing.get_type_hints)
 
 
 def required(field: "dataclasses.Field[Any]") -> bool:

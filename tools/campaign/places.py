@@ -24,7 +24,8 @@ from dualgoal.data import dataset, download, importing, info, npz, origin
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.paper import pairwise, reproduce, results_page, row_files, settings, sweep
 from dualgoal.report import distances, page, reader
-from dualgoal.runs import checkpoint, config, directory, export, measured, overview, policy, world
+from dualgoal.runs import checkpoint, directory, export, measured, overview, policy, world
+from dualgoal.runs.rows import Conditions
 
 TABLE, CELL = "state_gcivl", {"tasks": ["cube-single-play-v0"], "reps": ["orig"], "seeds": [0], "steps": 10}
 
@@ -58,7 +59,7 @@ def run_places(root: Path) -> list[Place]:
     kept = {"format": distances.FORMAT, "kind": "maze", "points": [[0.0, 1.0]] * 3, "goals": [0, 1], "learned": grid}
     (run / "distances.json").write_text(json.dumps({**kept, "seed": 0, "step": 40, "correlation": 0.5}))
     planned = reproduce.plan(TABLE, out=root / "runs", **CELL)[0]
-    cell = config.from_dict(planned.planned.config)
+    cell = planned.planned.run
     run_files.write_run(planned.out, cell, run_files.rows(cell, 5))
     (arrays,) = (run / "checkpoints").glob("*.safetensors")
     record = arrays.with_suffix(".json")
@@ -100,8 +101,7 @@ def run_places(root: Path) -> list[Place]:
     export.export_policy(run, beside.with_suffix(".safetensors"))
     send = lambda: export.export_policy(run, beside.with_suffix(".safetensors"))
     opened = lambda: policy.load(beside.with_suffix(".safetensors"))
-    later = [measured.Measured(row, 0, False, "2026-01-01T00:00:00") for row in run_files.rows(made, 5, steps=[40])]
-    run_files.write_rows(run / measured.FILE, [row.to_json() for row in later])
+    measured.write(run, run_files.rows(made, 5, steps=[40]), Conditions())
     contrast = lambda: pairwise.text(pairwise.compare([run, run], rows="eval"))
     noisy = run_files.rows(made, 5, steps=[20, 40], noise=0.2)
     run_files.write_rows(run / "noise.jsonl", noisy)

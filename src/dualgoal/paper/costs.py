@@ -29,48 +29,38 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Spent:
-    """When a run kept its device busy, and what its evaluations took."""
-
-    steps: int
-    device: tuple[Span, ...]
-    evaluation: float | None
-
-    @classmethod
-    def of_run(cls, path: Path) -> "Spent":
-        """What timing.jsonl says; a file from before these entries existed says nothing."""
-        rows = jsons.read_rows(path / directory.TIMING, _Timing.parse)
-        busy = tuple((row.time - row.seconds, row.time) for row in rows if row.seconds is not None)
-        played = [row.evaluation_cpu_seconds for row in rows if row.evaluation_cpu_seconds is not None]
-        return cls(max((row.step for row in rows), default=0), busy, sum(played) if played else None)
-
-
-@dataclass(frozen=True)
 class _Timing:
+    """A row of timing.jsonl; those of old runs have none of the optional entries."""
+
     step: int
     time: float
     seconds: float | None = None
     evaluation_cpu_seconds: float | None = None
 
-    @classmethod
-    def parse(cls, value: Any, where: str) -> "_Timing":
-        found: _Timing = jsons.typed(jsons.json_object(value, where), cls, where)
-        return found
-
 
 def of_runs(paths: Sequence[Path], shared: bool = False) -> dict[Path, Cost]:
-    """The costs of run directories, without their data.
+    """The costs of run directories, without their data; a run whose timing is damaged has none.
 
     With `shared`, all of them used one device, and a second in which n of them were training costs each an n-th.
     """
-    found = {path: spent for path in paths if (spent := _spent(path))}
-    everyone = [span for spent in found.values() for span in spent.device] if shared else None
-    return {path: Cost(s.steps or None, _busy(s.device, everyone), s.evaluation) for path, s in found.items()}
+    timing = {path: rows for path in paths if (rows := _read(path)) is not None}
+    spans = {
+        path: [(row.time - row.seconds, row.time) for row in rows if row.seconds is not None]
+        for path, rows in timing.items()
+    }
+    everyone = [span for found in spans.values() for span in found] if shared else None
+    costs = {}
+    for path, rows in timing.items():
+        played = [row.evaluation_cpu_seconds for row in rows if row.evaluation_cpu_seconds is not None]
+        steps = max((row.step for row in rows), default=0)
+        costs[path] = Cost(steps or None, _busy(spans[path], everyone), sum(played) if played else None)
+    return costs
 
 
-def _spent(path: Path) -> Spent | None:
+def _read(path: Path) -> list[_Timing] | None:
     try:
-        return Spent.of_run(path)
+        parse = lambda value, where: jsons.typed_file(value, _Timing, where)
+        return jsons.read_rows(path / directory.TIMING, parse)
     except UserError:  # a cost is a courtesy: damaged timing must not hide a result
         return None
 

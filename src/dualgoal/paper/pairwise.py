@@ -136,19 +136,20 @@ def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: 
     alike = [r for r in rows if (r.goal_noise, r.action_noise) == (under.goal_noise, under.action_noise)]
     run, goals = recorded.run, recorded.facts.goals
     found = scores(alike, goals=goals, goal_noise=under.goal_noise, action_noise=under.action_noise, until=until)
-    there = ~np.isnan(found.per_goal()).any(axis=1) if found.goals else np.zeros(0, bool)
+    there = ~np.isnan(found.per_goal()).any(axis=1) if found.goals else np.zeros(len(found.seeds), bool)
     values = found.per_goal()[there]
-    if not values.size:
+    seeds = tuple(seed for seed, complete in zip(found.seeds, there, strict=True) if complete)
+    if not seeds:
         raise UserError(f"{path}: has no complete evaluation to compare; train it further, or see 'dualgoal runs'")
     counted = found.counted()[-LAST:]
-    used = [row for row in alike if row.step in counted]
+    used = [row for row in alike if row.step in counted and row.seed in seeds]
     return Side(
         path=str(path),
         run=f"{config.part_name('rep', run.rep)} + {config.part_name('algo', run.algo)}",
         id=run.id,
-        seeds=tuple(seed for seed, complete in zip(found.seeds, there, strict=True) if complete),
+        seeds=seeds,
         steps=counted,
-        episodes=sum(row.episodes for row in used if row.goal == 1) // max(1, len(found.seeds)),
+        episodes=sum(row.episodes for row in used if row.goal == 1) // len(seeds),
         overall=_score(values.mean(axis=1), used),
         goals={g: _score(values[:, i], [r for r in used if r.goal == g]) for i, g in enumerate(found.goals)},
         values=values,

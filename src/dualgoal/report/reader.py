@@ -6,19 +6,17 @@ what can be read. Whatever cannot be shown becomes a line in the report instead 
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
-from dualgoal.jsons import Row
 from dualgoal.report import distances
 from dualgoal.runs import config, directory, measured
 from dualgoal.runs.config import Run
-from dualgoal.runs.measured import Measured
-from dualgoal.runs.rows import EvalRow, Scores, scores
+from dualgoal.runs.rows import Scores, scores
 
 if TYPE_CHECKING:
     from dualgoal.envs.lightsout import View
@@ -43,15 +41,10 @@ KNOWN = {
 
 
 @dataclass(frozen=True)
-class RunView:
-    """A run that can be shown. `config` is its config.json as plain values."""
+class RunView(directory.Found):
+    """A run that can be shown."""
 
-    path: Path
     run: Run
-    config: Mapping[str, Any]
-    evaluations: tuple[EvalRow, ...]
-    metrics: tuple[Row, ...]
-    measured: tuple[Measured, ...] = ()  # by `dualgoal eval`
 
     @property
     def task(self) -> str:
@@ -107,7 +100,7 @@ def read(path: str | Path) -> tuple[RunView | None, list[str]]:
     if not found.metrics:
         problems.append(f"no losses to show ({directory.METRICS} is missing or empty)")
     problems += _foreign(path)
-    return RunView(path, found.run, found.config, found.evaluations, found.metrics, found.measured), problems
+    return RunView(**vars(found)), problems
 
 
 def _foreign(path: Path) -> list[str]:

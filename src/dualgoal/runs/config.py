@@ -6,7 +6,6 @@ touches arrays, so a configuration can be read on a machine without an accelerat
 """
 
 import dataclasses
-import functools
 import hashlib
 import json
 import math
@@ -18,9 +17,10 @@ from typing import Any, Literal
 from dualgoal import machine, registry
 from dualgoal.errors import UserError, unknown
 from dualgoal.interface import Algorithm, Representation
-from dualgoal.jsons import required, typed
+from dualgoal.jsons import typed_fields
 
 Precision = machine.PrecisionOption
+ReachedBy = Literal["row", "state"]
 
 MOST = 2**31 - 1  # steps are counted in 32 bits, and so is everything else
 MOST_STOPS = 1_000_000
@@ -79,7 +79,7 @@ class Run:
     """Standard deviation of Gaussian noise on every evaluation action, which is clipped again afterwards."""
     precision: Precision = "auto"
     """Arithmetic of matrix products; auto: bf16 for vectors on a GPU that computes in it, else float32."""
-    reached_by: Literal["row", "state"] = "row"
+    reached_by: ReachedBy = "row"
     """When a relabelled goal counts as reached: it is the same row (released code), or an equal state."""
     frozen_rep: str | None = None
     """A run directory whose trained representation is used here and kept frozen (two-stage training)."""
@@ -137,8 +137,7 @@ def _check(run: Run) -> None:
         raise UserError(f"augment is {run.augment}; expected a probability")
     if not run.seeds or len(set(run.seeds)) < len(run.seeds) or min(run.seeds) < 0:
         raise UserError(f"seeds are {list(run.seeds)}; expected one or more different integers from 0 on")
-    for name in ("precision", "reached_by"):
-        known = typing.get_args(_types(Run)[name])
+    for name, known in (("precision", typing.get_args(Precision)), ("reached_by", typing.get_args(ReachedBy))):
         if getattr(run, name) not in known:
             raise unknown(name, str(getattr(run, name)), known)
 
@@ -229,24 +228,16 @@ def _kind_of(cls: Any) -> registry.Kind | None:
 
 
 def _build(cls: type, values: dict[str, Any], where: str) -> Any:
-    types = {f.name: _types(cls)[f.name] for f in dataclasses.fields(cls) if f.init}
-    if strange := sorted(set(values) - set(types)):
-        raise UserError(f"{where}.{strange[0]} is not an option of {cls.__name__} (known: {', '.join(types)})")
-    needed = [f.name for f in dataclasses.fields(cls) if f.init and required(f)]
-    if missing := [n for n in needed if n not in values]:
-        raise UserError(f"{where}.{missing[0]} is missing from the configuration")
-    return cls(**{name: typed(value, types[name], f"{where}.{name}", _make) for name, value in values.items()})
+    known = [f.name for f in dataclasses.fields(cls) if f.init]
+    if strange := sorted(set(values) - set(known)):
+        raise UserError(f"{where}.{strange[0]} is not an option of {cls.__name__} (known: {', '.join(known)})")
+    return typed_fields(values, cls, where, _make)
 
 
 def _make(values: dict[str, Any], cls: Any, where: str) -> Any:
     """A part, or any other dataclass that an option holds."""
     kind = _kind_of(cls)
     return _build(cls, values, where) if kind is None else _part_from_dict(kind, values, where)
-
-
-@functools.cache
-def _types(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
 
 
 def _fields(value: Any) -> dict[str, Any]:

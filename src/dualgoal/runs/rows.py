@@ -5,16 +5,17 @@ last three evaluations of the mean over goals of the success rate, in percent, o
 step 1 never counts, nor does one that is not complete: it was interrupted.
 """
 
-import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from dualgoal import jsons
 from dualgoal.errors import UserError
 
-LAST = 3
+LAST = 3  # evaluations that a score is the mean of
+LARGEST = 2**53  # no number of a row is
 
 
 class Conditions(NamedTuple):
@@ -59,26 +60,18 @@ class EvalRow:
         return out | ({"action_noise": self.action_noise} if self.action_noise else {})
 
     @classmethod
-    def from_json(cls, values: Any, where: str) -> "EvalRow":
+    def from_json(cls, values: Any, where: str) -> Self:
         """The inverse of `to_json`; `where` names the file and line for the error. Rows written before the field was
         called "goal" say "task"."""
-        if not isinstance(values, Mapping):
-            raise UserError(f"{where}: an evaluation row is a JSON object, not {type(values).__name__}")
-        values = {"goal": values.get("task"), **values}
-        whole = {name: _number(values, name, where, int) for name in ("seed", "step", "goal", "episodes", "successes")}
-        parts = {name: _number(values, name, where, float) for name in ("length", "goal_noise", "action_noise")}
-        row = cls(**whole, **parts)
+        if isinstance(values, dict) and "task" in values:
+            values = {"goal": values["task"], **values}
+        row: Self = jsons.typed_file(values, cls, where)
         if row.episodes < 1 or not 0 <= row.successes <= row.episodes or min(row.seed, row.step, row.goal) < 0:
             raise UserError(f"{where}: {row.successes} successes in {row.episodes} episodes of goal {row.goal}")
+        numbers = (row.seed, row.step, row.goal, row.episodes, row.length, row.goal_noise, row.action_noise)
+        if max(map(abs, numbers)) >= LARGEST:
+            raise UserError(f"{where}: {max(numbers, key=abs):g} is too large a number")
         return row
-
-
-def _number(values: Mapping[str, Any], name: str, where: str, kind: type) -> Any:
-    value = values.get(name, 0.0 if name.endswith("_noise") else None)
-    allowed = int if kind is int else int | float
-    if isinstance(value, bool) or not isinstance(value, allowed) or not -(2**53) < value < 2**53 or math.isnan(value):
-        raise UserError(f"{where}: '{name}' is {str(value)[:40]!r}; expected a number")
-    return kind(value)
 
 
 def complete(rows: Iterable[EvalRow], goals: int) -> set[tuple[int, int]]:
