@@ -27,9 +27,10 @@ from dualgoal.bench.options import Options
 from dualgoal.bench.trace import Cost, kernels_by_kind
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
-from dualgoal.interface import Batch, Frames, Goals, Spec, Stream
+from dualgoal.interface import WIDEST, Batch, Frames, Goals, Spec, Stream
 from dualgoal.loop import TrainingLoop, compile_loop, over_seeds, quick_compile_options
 from dualgoal.paper import settings
+from dualgoal.runs.config import check_range
 from dualgoal.sampler import shared_draws, to_device
 from dualgoal.streams import GoalMix, Transitions, Window
 
@@ -293,8 +294,9 @@ def _differences(times: Mapping[str, float]) -> dict[str, float]:
 def cases_of(options: Options) -> list[Case]:
     """Every combination of the lists."""
     for name in ("seeds", "batches", "widths"):
-        if min(getattr(options, name), default=1) < 1:
-            raise UserError(f"{name} are {list(getattr(options, name))}; expected numbers of at least 1")
+        for number in getattr(options, name):
+            check_range(name, number, 1, WIDEST)
+    check_range("seconds", options.seconds, 0, 86_400)
     shape = tasks.get(options.task).observation_shape
     if not (options.reps and options.algos and options.seeds and options.precisions and options.widths):
         raise UserError("nothing to measure: each of --reps, --algos, --seeds, --precisions, --widths needs a value")

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dualgoal import imports, machine
@@ -46,7 +45,8 @@ def examine() -> dict[str, Any]:
         "devices": devices,
         "devices_problem": problem,
         "rendering": _rendering(),
-        "memory": {"free_gib": _free_memory()},
+        # Elsewhere the system does not say, and `free_memory` guesses.
+        "memory": {"free_gib": round(machine.free_memory() / GIB, 1) if sys.platform == "linux" else None},
         "disk": _disk(),
     }
     return found | {"advice": _advice(found)}
@@ -92,15 +92,6 @@ def _draws(backend: str, lacks: dict[str, str]) -> str:
     if done.returncode == 0:
         return "works"
     return f"fails: {(done.stderr.strip().splitlines() or ['no message'])[-1][:120]}"
-
-
-def _free_memory() -> float | None:
-    """Memory that new processes can have, in GiB; None where the system does not say."""
-    info = Path("/proc/meminfo")
-    if not info.exists():
-        return None
-    lines = [line for line in info.read_text().splitlines() if line.startswith("MemAvailable")]
-    return round(int(lines[0].split()[1]) / 2**20, 1) if lines else None
 
 
 def _disk() -> dict[str, Any]:

@@ -81,11 +81,5 @@ class Bench(Options, Verb):
 
     def run(self) -> None:
         from dualgoal.bench import measure
-        from dualgoal.interface import WIDEST
-        from dualgoal.runs.config import check_range
 
-        for name in ("seeds", "batches", "widths"):
-            for number in getattr(self, name):
-                check_range(name, number, 1, WIDEST)
-        check_range("seconds", self.seconds, 0, 86_400)
         measure.run_bench(self)

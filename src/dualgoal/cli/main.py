@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dualgoal.cli import terminal
@@ -82,21 +82,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def status(words: list[str]) -> int:
-    """Run one command; its exit status."""
-    return status_of(lambda: run(words), words)
-
-
-def status_of(action: Callable[[], object], words: Sequence[str] = ()) -> int:
-    """Do it, print in one line what a user can repair, and return the exit status."""
+    """Run one command, print in one line what a user can repair, and return the exit status."""
     try:
-        action()
+        run(words)
     except UserError as problem:
         return _failed(str(problem))
     except KeyboardInterrupt as stop:
-        print(farewell(str(stop) or "stopped", list(words)), file=sys.stderr)
+        print(farewell(str(stop) or "stopped", words), file=sys.stderr)
         return terminal.INTERRUPTED
     except Preempted as request:
-        print(farewell(str(request), list(words)), file=sys.stderr)
+        print(farewell(str(request), words), file=sys.stderr)
         return terminal.PREEMPTED
     except SystemExit as end:  # tyro's, after --help or after an error that it has printed itself
         return end.code if isinstance(end.code, int) else 0
