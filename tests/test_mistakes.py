@@ -129,6 +129,8 @@ MISTAKES = {
     OWN + "--env envs.py:Good --eval-goals validation:3": "the dataset has no validation episodes",
     OWN + "--env envs.py:Wide --dry-run": "the environment's observations are (3,), the data's (2,)",
     OWN + "--env envs.py:Good --eval-goals goals.txt --dry-run": "goals.txt: goals of shape (1, 3)",
+    RUN + "--eval-goals goals.txt --dry-run": "goals.txt: goals of shape (1, 3)",
+    "train pointmaze-mine-navigate-v0 --data own.npz --dry-run": "no environment for task 'pointmaze-mine-navigate-v0'",
     RUN + "--workers 0 --dry-run": "workers is 0; expected at least 1",
     # Data
     "data info nowhere.npz": "nowhere.npz",

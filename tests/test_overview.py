@@ -86,3 +86,6 @@ def test_a_damaged_directory_is_shown_as_far_as_it_can_be_read(tmp_path):
     (tmp_path / "a" / "config.json").write_text("{")
     line = overview.look(tmp_path / "a")
     assert (line.state, line.task, line.step, line.rate) == ("unfinished", "?", 500, None)
+    (tmp_path / "a" / "checkpoints").rename(tmp_path / "elsewhere")
+    (tmp_path / "a" / "checkpoints").symlink_to(tmp_path / "elsewhere")
+    assert overview.look(tmp_path / "a").step == 0

@@ -260,9 +260,9 @@ def test_a_run_says_where_its_goals_come_from():
     with pytest.raises(UserError, match="expected validation:N with a whole number"):
         world.source(run(eval_goals="validation:x"))
     with pytest.raises(UserError, match="has no validation episodes"):
-        world.goal_list(run(eval_goals="validation"), episodes(True), None)
-    assert len(world.goal_list(run(eval_goals="validation"), episodes(True), episodes(True))) == world.MANY
-    assert world.goal_list(run(), episodes(True), None) is None
+        world.goal_list(run(eval_goals="validation"), (1,), None)
+    assert len(world.goal_list(run(eval_goals="validation"), (1,), episodes(True))) == world.MANY
+    assert world.goal_list(run(), (1,), None) is None
     with pytest.raises(UserError, match="max_steps is 0"):
         run(max_steps=0)
 

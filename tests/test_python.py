@@ -131,6 +131,8 @@ def test_what_can_be_trained_on(data, tmp_path):
         configure("cube-singel")
     with pytest.raises(UserError, match="a Run has all its options"):
         dualgoal.train(run, "x", steps=3)
+    with pytest.raises(UserError, match="validation goes with a Dataset"):
+        dualgoal.train(folder, "x", validation=data)
 
 
 CALL = {"env": None, "rep": "dual", "algo": "gcivl", "data_path": None, "validation": None}
@@ -178,8 +180,13 @@ def test_a_policy_is_told_a_goal_and_sees_parts(trained):
     seen = policy.act({"x": whole[:1], "y": whole[1:], "z": 5}, [1, 2])
     assert np.array_equal(seen, policy.act(whole, [1, 2]))
     assert np.array_equal(policy.act({"x": rows[:, :1], "y": rows[:, 1:]}, [1, 2]), policy.act(rows, [1, 2]))
+    for one in ({"x": 0.25, "y": whole[1]}, {"x": whole[:1, None], "y": 0.75}):  # numbers, and parts of any shape
+        assert np.array_equal(policy.act(one, [1, 2]), seen)
+    assert np.array_equal(policy.act({"x": rows[:, 0], "y": rows[:, 1:]}, [1, 2]), policy.act(rows, [1, 2]))
     with pytest.raises(UserError, match="observation has no part 'y' .it has x."):
         policy.act({"x": whole[:1]}, [1, 2])
+    with pytest.raises(UserError, match=r"parts of shapes x \(3,\), y \(2,\); expected one row of 2 numbers, or rows"):
+        policy.act({"x": rows[:, 0], "y": rows[:2, 1]}, [1, 2])
     with pytest.raises(UserError, match=r"goal has shape \(3,\); this policy takes \(2,\) or \(rows, 2\)"):
         policy.rollout(Told(), goal=[1, 2, 3])
     with pytest.raises(UserError, match="environments of make_env have numbered goals"):

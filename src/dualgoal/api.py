@@ -58,6 +58,8 @@ def train(
     >>> run
     TrainedRun('runs/small'): pointmaze-medium-navigate-v0, dual + gcivl, 20 of 20 steps, success ... %
     """
+    if validation is not None and not isinstance(what, Dataset):
+        raise UserError("validation goes with a Dataset; a file or folder has its own next to it (NAME-val.npz)")
     if isinstance(what, Run):
         if options or steps is not None or (rep, algo) != ("dual", "gcivl"):
             raise UserError("a Run has all its options; change them with dataclasses.replace, and give none here")

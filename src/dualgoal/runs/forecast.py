@@ -3,7 +3,6 @@
 Whatever training would refuse before its first step is refused here in the same words.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,22 +77,24 @@ def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int |
 
 def _goals(run: Run, data: DataFile) -> int | None:
     """The number of evaluation goals. An environment of the user's own is made, and must fit the data."""
+    if not run.eval_steps:
+        return None
+    training.require_env(run, may_be_own=data.origin.maze is not None)
     kind, count = world.source(run)
-    if not run.eval_steps or run.env is None:
-        return count
-    known = data.origin
-    facts = RunFacts(
-        sizes=data.sizes,
-        dataset=DataFacts(
-            data.rows, data.episodes, goal_space=known.goal_space, observation_keys=known.observation_keys
-        ),
-        versions={},
-        hardware=machine.Hardware.here(machine.arithmetic(run.precision, data.sizes.observation_shape)),
-    )
-    if kind == "file":
-        listed = world.read_goals(Path(run.eval_goals).expanduser(), data.sizes.goal[0])
-        facts = dataclasses.replace(facts, goal_list=listed)
-    found = world.count_goals(run, facts)
+    listed = world.goal_list(run, data.sizes.goal, None) if kind == "file" else None
+    found = count if listed is None else len(listed)
+    if run.env is not None:
+        known = data.origin
+        facts = RunFacts(
+            sizes=data.sizes,
+            dataset=DataFacts(
+                data.rows, data.episodes, goal_space=known.goal_space, observation_keys=known.observation_keys
+            ),
+            versions={},
+            hardware=machine.Hardware.here(machine.arithmetic(run.precision, data.sizes.observation_shape)),
+            goal_list=listed,
+        )
+        found = world.count_goals(run, facts)
     return (count or world.MANY) if kind == "validation" else found
 
 

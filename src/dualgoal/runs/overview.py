@@ -62,7 +62,10 @@ def look(path: Path, now: float | None = None) -> Line:
         content = {"run": {}}
     run, goals = content["run"], _number(content.get("goals"))
     status = owner.read_status(path)
-    saved = directory.steps(path)
+    try:
+        saved = directory.steps(path)
+    except UserError:  # a link, which is not followed
+        saved = []
     steps = _number(run.get("steps"))
     step = max([0, *saved[-1:], *([status.step] if status else [])])
     rate = status.rate if status and status.rate else _last_rate(path)

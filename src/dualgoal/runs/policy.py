@@ -7,6 +7,7 @@ configuration is JSON, the arrays are checked against the shapes it implies befo
 import dataclasses
 import functools
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -238,20 +239,28 @@ class Policy:
     def _as_rows(self, name: str, value: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, bool]:
         """As rows of this shape, and whether it was a single one."""
         if isinstance(value, Mapping):
-            value = self._joined(name, value)
+            value = self._joined(name, value, math.prod(shape))
         value = np.asarray(value)
         if value.shape != shape and value.shape[1:] != shape:
             many = ", ".join(map(str, ("rows", *shape)))
             raise UserError(f"{name} has shape {value.shape}; this policy takes {shape} or ({many})")
         return (value[None], True) if value.shape == shape else (value, False)
 
-    def _joined(self, name: str, parts: Mapping[str, Any]) -> np.ndarray:
-        """A dict observation, or rows of them, as one vector each: the parts that the data joined, in their order."""
+    def _joined(self, name: str, parts: Mapping[str, Any], size: int) -> np.ndarray:
+        """A dict observation, or rows of them, as one vector each of this size: the parts that the data joined, in
+        their order."""
         keys = self.facts.dataset.observation_keys or ("observation",)
         if missing := [key for key in keys if key not in parts]:
             raise UserError(f"{name} has no part '{missing[0]}' (it has {', '.join(parts)})")
         found = [np.asarray(parts[key]) for key in keys]
-        return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
+        if len(found) == 1:
+            return found[0]
+        if sum(part.size for part in found) == size and any(part.ndim < 2 for part in found):
+            return np.concatenate([part.reshape(-1) for part in found])  # of a single row
+        if len({part.shape[:1] for part in found}) > 1 or found[0].ndim == 0:
+            shapes = ", ".join(f"{key} {part.shape}" for key, part in zip(keys, found, strict=True))
+            raise UserError(f"{name} has parts of shapes {shapes}; expected one row of {size} numbers, or rows of them")
+        return np.concatenate([part.reshape(len(part), -1) for part in found], axis=1)
 
     def _read(self, obs: np.ndarray, goal: np.ndarray) -> list[np.ndarray]:
         """Rows of observations and goals as the networks read them."""

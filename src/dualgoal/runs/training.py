@@ -115,7 +115,7 @@ def train(
     if evaluator is None and env is None and facts.dataset.maze is None:
         require_env(run, may_be_own=False)
     if evaluator is None and run.eval_steps:
-        facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training, validation))
+        facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training.goal_shape, validation))
         facts = dataclasses.replace(facts, goals=world.count_goals(run, facts, env))
     goals = facts.goals
     with ExitStack() as stack:
@@ -294,8 +294,9 @@ def describe(run: Run, training: Dataset, goals: int | None = None) -> RunFacts:
     """What goes into config.json besides the configuration; `goals` is the number of evaluation goals."""
     source, data = None, DataFacts.of(training)
     if run.frozen_rep:
-        source = FrozenRep(run.frozen_rep, directory.read_run(run.frozen_rep).id)
-        if directory.read(run.frozen_rep).facts.dataset.standards != data.standards:
+        first = directory.read(run.frozen_rep)
+        source = FrozenRep(run.frozen_rep, first.run.id)
+        if first.facts.dataset.standards != data.standards:
             raise UserError(f"{run.frozen_rep}: its data were standardised in another way; give both stages one --data")
     return RunFacts(
         sizes=Sizes.of(training),

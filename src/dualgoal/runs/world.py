@@ -60,15 +60,15 @@ def source(run: Run) -> tuple[str, int | None]:
     return kind, int(count) if count else None
 
 
-def goal_list(run: Run, training: Dataset, validation: Dataset | None) -> Goals | None:
-    """The evaluation goals, if the environment does not choose them itself."""
+def goal_list(run: Run, goal_shape: tuple[int, ...], validation: Dataset | None) -> Goals | None:
+    """The evaluation goals, of this shape, if the environment does not choose them itself."""
     kind, count = source(run)
     if kind == "env" or not run.eval_steps:
         return None
-    if len(training.goal_shape) != 1:
+    if len(goal_shape) != 1:
         raise UserError(f"eval-goals '{run.eval_goals}': lists of goals are for vectors; image goals come from env")
     if kind == "file":
-        return read_goals(Path(run.eval_goals).expanduser(), training.goal_shape[0])
+        return read_goals(Path(run.eval_goals).expanduser(), goal_shape[0])
     if validation is None:
         raise UserError(f"eval-goals '{run.eval_goals}': the dataset has no validation episodes; give a file instead")
     return draw_goals(validation, count or MANY)
