@@ -44,11 +44,22 @@ def test_convolutions_are_no_matrix_products(tmp_path):
         "convolve_pooled",
     ]
     weights = ["sm80_xmma_wgrad_implicit_gemm_indexed_bf16", "convolve_weights_pooled_2"]
-    write(tmp_path, [*forward, *weights, "cudnn::ops::nhwcAddPaddingKernel", "nvjet_tst_128x64_64x8_1x2_h_bz_NNT"])
+    write(
+        tmp_path,
+        [
+            *forward,
+            *weights,
+            "pool_1",
+            "unpool",
+            "cudnn::ops::nhwcAddPaddingKernel",
+            "nvjet_tst_128x64_64x8_1x2_h_bz_NNT",
+        ],
+    )
     found = trace.kernels_by_kind(tmp_path, 1)
     assert {kind: cost.launches for kind, cost in found.items()} == {
         "convolutions, forward and of gradients": 4,
         "convolutions, gradients of weights": 2,
+        "pooling": 2,
         "convolutions, other": 1,
         "matrix products": 1,
     }

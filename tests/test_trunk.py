@@ -52,7 +52,7 @@ def layer(side, inputs, outputs, seed=0, batch=2):
     real = {4: 3, 8: 6}.get(inputs, inputs)
     x = random.normal(k[0], (batch, side, side, inputs)).astype(jnp.bfloat16)
     if inputs < 16:
-        x = random.randint(k[0], x.shape, 0, 256).astype(jnp.uint8).at[..., real:].set(0)
+        x = random.randint(k[0], x.shape, 0, 256).astype(jnp.bfloat16).at[..., real:].set(0)
     w = random.normal(k[1], (3, 3, real, outputs)).astype(jnp.bfloat16).astype(jnp.float32)
     others = (random.normal(k[n], (batch, side, side, outputs)).astype(jnp.bfloat16) for n in (2, 3, 4))
     return x, w, random.normal(k[5], (outputs,)), *others
@@ -84,15 +84,29 @@ def test_convolution_kernels_equal_their_plain_twins(side, inputs, outputs):
 def test_the_pooled_kernels_are_the_convolution_and_the_pooling(channels):
     x, w, b, *_ = layer(16, channels, 16)
     sides, scale = (16, 16), 1 / 255
-    y, chosen = pooling.pool_forward(sides, convolution_kernels.convolve(x, w, b, scale=scale, interpret=True))
+    x = x.at[:, :4].set(200)  # a region of one colour, where all pixels of a window are equal
+    y, chosen = pooling.pool_forward(sides, trunk.convolve(x, w, b, scale=scale, dtype=jnp.float32))
     ours, choice = pooled_kernels.convolve_pooled(x, w, b, scale=scale, interpret=True)
-    np.testing.assert_array_equal(ours.astype(jnp.float32), y.astype(jnp.float32))
+    assert ours.dtype == jnp.bfloat16 and distance(ours, y) < 2**-9
     np.testing.assert_array_equal(choice, chosen)
     dy = random.normal(random.key(9), y.shape).astype(jnp.bfloat16)[:1]
     (unpooled,) = pooling.pool_backward(sides, chosen[:1], dy)
     theirs = trunk.weight_gradient(x, unpooled.astype(jnp.float32), w.shape[2], dtype=jnp.float32)
     ours = pooled_kernels.pooled_weight_gradient(x, chosen, dy, w.shape[2], interpret=True)
     assert max(distance(a, e) for a, e in zip(ours, theirs, strict=True)) < 1e-5
+
+
+def test_the_pooling_kernels_equal_pooling():
+    """Rounded numbers, of which many are equal; `chosen` has an image that received no gradient."""
+    x = jnp.round(random.normal(random.key(0), (2, 16, 16, 32))).astype(jnp.bfloat16)
+    y, chosen = pooling.pool_forward((16, 16), x)
+    ours = pooled_kernels.pool((16, 16), x, interpret=True)
+    dy = random.normal(random.key(1), y.shape).astype(jnp.bfloat16)[:1]
+    (dx,) = pooling.pool_backward((16, 16), chosen[:1], dy)
+    (our_dx,) = pooled_kernels.unpool((16, 16), chosen, dy, interpret=True)
+    for a, e in ((ours[0], y), (ours[1], chosen), (our_dx, dx)):
+        assert a.dtype == e.dtype
+        np.testing.assert_array_equal(a.astype(jnp.float32), e.astype(jnp.float32))
 
 
 def test_which_images_the_kernels_can_handle():
@@ -117,5 +131,5 @@ def test_the_kernels_can_be_compiled_for_a_gpu():
     with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((1,), ("x",), abstract_device=device)):
         step = jax.jit(jax.vmap(jax.grad(loss)))
         text = step.trace((one, two), batch).lower(lowering_platforms=("cuda",)).as_text()
-    for name in ("convolve", "convolve_weights", "convolve_pooled", "convolve_weights_pooled"):
+    for name in ("convolve", "convolve_weights", "convolve_pooled", "convolve_weights_pooled", "pool", "unpool"):
         assert f'"{name}"' in text

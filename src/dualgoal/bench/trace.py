@@ -13,6 +13,7 @@ KINDS = (  # kinds of kernels, and patterns of their names; the first that match
     # Before products: libraries name a convolution after the product it is computed as, and after its direction.
     ("convolutions, forward and of gradients", r"^convolve(?!_weights)|fprop|dgrad"),
     ("convolutions, gradients of weights", r"^convolve_weights|wgrad"),
+    ("pooling", r"^(un)?pool"),
     ("convolutions, other", r"conv(?!ert)|cudnn|implicit_gemm|nhwc|nchw"),
     ("matrix products", r"gemm|nvjet|cutlass|xmma|dot"),
     ("reductions", r"reduce"),

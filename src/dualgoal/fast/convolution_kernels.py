@@ -101,7 +101,6 @@ def neighbours(x_ref: Any, pixels: Array, start: int, length: int, sides: tuple[
         inside &= (tap < 9)[None]
     where = pixels[:, None] + (down * width + right)[None]
     x = triton.load(x_ref.at[where, jnp.broadcast_to(channel[None], where.shape)], mask=inside, other=0)
-    x = x.astype(jnp.float32).astype(jnp.bfloat16) if x.dtype == jnp.uint8 else x
     return jnp.maximum(x, 0) if relu else x
 
 

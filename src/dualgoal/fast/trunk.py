@@ -31,13 +31,15 @@ Stacks = tuple[tuple[Layer, Layer, Layer], ...]  # of each stack the first convo
 
 
 class Ops(NamedTuple):
-    """The two operations that everything here consists of, besides pooling."""
+    """The operations that everything here consists of."""
 
     convolve: Callable[..., Array]  # relu_out(residual + [mask > 0] (scale conv(relu_in(x)) + bias))
     weight_gradient: Callable[..., tuple[Array, Array]]
-    channels: Callable[[int], int]  # how many channels images of so many should have
+    prepared: Callable[[Array], Array]  # images (pixels 0..255) as the operations want them
     convolve_pooled: Callable[..., tuple[Array, Array]] | None = None  # of images: pool_forward of convolve
     pooled_weight_gradient: Callable[..., tuple[Array, Array]] | None = None  # weight_gradient of pool_backward
+    pool: Callable[..., tuple[Array, Array]] = pool_forward
+    unpool: Callable[..., tuple[Array]] = pool_backward
 
 
 class Saved(NamedTuple):
@@ -57,15 +59,14 @@ def feature_maps(ops: Ops, stacks: Stacks, images: tuple[Array, ...]) -> tuple[A
 
 
 def run(ops: Ops, stacks: Stacks, images: tuple[Array, ...]) -> tuple[Array, list[Saved]]:
-    x = images[0] if len(images) == 1 else jnp.concatenate(images)
-    x = jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, ops.channels(x.shape[-1]) - x.shape[-1])))
+    x = ops.prepared(images[0] if len(images) == 1 else jnp.concatenate(images))
     saved = []
     for n, (first, second, third) in enumerate(stacks):
         if n == 0 and ops.convolve_pooled:
             pooled, chosen = ops.convolve_pooled(x, *first, scale=1 / 255)
         else:
             y = ops.convolve(x, *first, scale=1.0 if n else 1 / 255)
-            pooled, chosen = pool_forward((y.shape[1], y.shape[2]), y)
+            pooled, chosen = ops.pool((y.shape[1], y.shape[2]), y)
         hidden = ops.convolve(pooled, *second, relu_in=True, relu_out=True)
         saved.append(Saved(x, chosen, pooled, hidden))
         x = ops.convolve(hidden, *third, residual=pooled, relu_out=n == len(stacks) - 1)
@@ -104,7 +105,7 @@ def maps_backward(ops: Ops, kept: Any, cotangents: tuple[Any, ...]) -> tuple[Sta
         if n == 0 and ops.pooled_weight_gradient:
             of_first = ops.pooled_weight_gradient(x, chosen, d_pooled, first[0].shape[2], scale=1 / 255)
         else:
-            (d_first,) = pool_backward((x.shape[1], x.shape[2]), chosen[:count], d_pooled)
+            (d_first,) = ops.unpool((x.shape[1], x.shape[2]), chosen[:count], d_pooled)
             of_first = ops.weight_gradient(x, d_first, first[0].shape[2], scale=1.0 if n else 1 / 255)
             dx = ops.convolve(d_first, turned(first[0])) if n else d_first
         gradients.append((of_first, of_second, of_third))
@@ -113,6 +114,10 @@ def maps_backward(ops: Ops, kept: Any, cotangents: tuple[Any, ...]) -> tuple[Sta
 
 
 feature_maps.defvjp(maps_forward, maps_backward, symbolic_zeros=True)
+
+
+def with_channels(images: Array, channels: int) -> Array:
+    return jnp.pad(images, ((0, 0), (0, 0), (0, 0), (0, channels - images.shape[-1])))
 
 
 def ops_for(shapes: Sequence[tuple[Any, ...]], bf16: bool) -> Ops | None:
@@ -144,9 +149,12 @@ def kernel_ops(interpret: bool = False) -> Ops:
     return Ops(
         given(convolution_kernels.convolve),
         given(convolution_kernels.weight_gradient),
-        lambda channels: 4 if channels <= 4 else 8,
+        # Pixels become bfloat16, which is exact, before the kernels, which would do it again for each neighbour.
+        lambda images: with_channels(images, 4 if images.shape[-1] <= 4 else 8).astype(jnp.bfloat16),
         given(pooled_kernels.convolve_pooled),
         given(pooled_kernels.pooled_weight_gradient),
+        given(pooled_kernels.pool),
+        given(pooled_kernels.unpool),
     )
 
 
@@ -191,5 +199,5 @@ def plain_ops(dtype: Any, least: int = 1) -> Ops:
     return Ops(
         functools.partial(convolve, dtype=dtype),
         functools.partial(weight_gradient, dtype=dtype),
-        lambda channels: -(-channels // least) * least,
+        lambda images: with_channels(images, -(-images.shape[-1] // least) * least),
     )
