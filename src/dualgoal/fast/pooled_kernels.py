@@ -83,7 +83,7 @@ def convolve_pooled(
             for down in range(3):
                 total += jnp.dot(rows[a + down], w_ref[down], preferred_element_type=jnp.float32)
             inside = in_width & (2 * i + a < height)[:, None]
-            y = with_code(total * scale + bias, jnp.broadcast_to(code(a, b)[None], total.shape))
+            y = with_code(total * scale + bias, jnp.broadcast_to(code(a, 0) + b[None], total.shape))
             best = jnp.maximum(best, jnp.where(inside, y, -jnp.inf))
         y, chosen = without_code(best.reshape(tile.pixels, 4, outputs).max(axis=1))
         out_ref[...], chosen_ref[...] = y.astype(jnp.bfloat16), chosen.astype(jnp.uint8)
