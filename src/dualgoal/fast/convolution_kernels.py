@@ -19,6 +19,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
+TRANSPOSED = (((0,), (0,)), ((), ()))  # the product of a transposed left factor
+Parts = list[tuple[Array, Array]]  # pixels, or where their neighbours are, and their right factor
 ROW = 16  # columns of the left factor at least; a matrix instruction takes no fewer
 
 
@@ -189,33 +191,34 @@ def weight_gradient(
     def left(pixels: Array, start: int, length: int, x_ref: Any, dy_ref: Any) -> Array:
         return neighbours(x_ref, pixels, start, length, sides, relu_in)
 
-    def right(pixels: Array, first: Array, x_ref: Any, dy_ref: Any) -> Array:
-        return dy_ref[pl.ds(first, tile.pixels)]
+    def right(pixels: Array, first: Array, x_ref: Any, dy_ref: Any) -> tuple[Array, Parts]:
+        dy = dy_ref[pl.ds(first, tile.pixels)]
+        return dy, [(pixels, dy)]
 
     arrays, pixels = [flat(x), flat(dy)], math.prod(dy.shape[:3])
-    dw, db = summed_over_tiles(left, right, arrays, pixels, outputs, inputs, tile, "convolve_weights", interpret)
-    return dw * scale, db
+    taps = taps_of(x.shape[-1])
+    dw, db = summed_over_tiles(left, right, arrays, pixels, outputs, taps, tile, "convolve_weights", interpret)
+    return dw[:, :, :inputs] * scale, db
 
 
 def summed_over_tiles(
     left: Callable[..., Array],
-    right: Callable[..., Array],
+    right: Callable[..., tuple[Array, Parts]],
     arrays: list[Array],
-    pixels: int,
+    rows: int,
     outputs: int,
-    inputs: int,
+    taps: Taps,
     tile: Tile,
     name: str,
     interpret: bool,
 ) -> tuple[Array, Array]:
-    """left^T right summed over all pixels as gradients of weights and bias; the first array has the images.
+    """left^T right summed over all tiles as gradients of weights and bias.
 
-    Each program adds up its own tiles in registers and writes one partial sum, so the result does not depend on the
+    `right` gives for a tile what adds to the gradient of the bias, and the right factors with their pixels. Each program adds up its own tiles in registers and writes one partial sum, so the result does not depend on the
     order in which programs run.
     """
-    taps = taps_of(arrays[0].shape[-1])
-    tiles = tiles_of_a_program(pixels // tile.pixels, tile.programs)
-    programs = pixels // (tile.pixels * tiles)
+    tiles = tiles_of_a_program(rows // tile.pixels, tile.programs)
+    programs = rows // (tile.pixels * tiles)
     columns = -(-taps.columns // 64) * 64  # whole rows of matrix instructions, the last ones empty
     chunks = [(start, min(tile.columns, columns - start)) for start in range(0, columns, tile.columns)]
 
@@ -227,12 +230,14 @@ def summed_over_tiles(
             of_weights, of_bias = sums
             first = before + t * tile.pixels
             here = first + jnp.arange(tile.pixels, dtype=jnp.int32)
-            dy, added = right(here, first, *in_refs), []
-            for (start, length), total in zip(chunks, of_weights, strict=True):
-                x = left(here, start, length, *in_refs)
-                product = lax.dot_general(x, dy, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32)
-                added.append(total + product)
-            return added, of_bias + dy.astype(jnp.float32)
+            of_tile, parts = right(here, first, *in_refs)
+            for pixels, dy in parts:
+                added = []
+                for (start, length), total in zip(chunks, of_weights, strict=True):
+                    x = left(pixels, start, length, *in_refs)
+                    added.append(total + lax.dot_general(x, dy, TRANSPOSED, preferred_element_type=jnp.float32))
+                of_weights = added
+            return of_weights, of_bias + of_tile.astype(jnp.float32)
 
         zeros = [jnp.zeros((length, outputs), jnp.float32) for _, length in chunks]
         start = zeros, jnp.zeros((tile.pixels, outputs), jnp.float32)
@@ -241,16 +246,17 @@ def summed_over_tiles(
             out_ref[pl.ds(first, length)] = total
         out_ref[columns] = of_bias.sum(axis=0)
 
+    whole = lambda a: pl.BlockSpec(a.shape, lambda i: (0,) * a.ndim)
     sums = pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((programs, columns + 1, outputs), jnp.float32),  # the last row is the bias's
         grid=(programs,),
-        in_specs=[pl.BlockSpec(array.shape, lambda i: (0, 0)) for array in arrays],
+        in_specs=[whole(array) for array in arrays],
         out_specs=pl.BlockSpec((None, columns + 1, outputs), lambda i: (i, 0, 0)),
         compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
         interpret=interpret,
         name=name,
     )(*arrays)
     total = sums.sum(axis=0)
-    dw = total[: taps.columns].reshape(taps.side, taps.side, taps.channels, outputs)[:3, :3, :inputs]
+    dw = total[: taps.columns].reshape(taps.side, taps.side, taps.channels, outputs)[:3, :3]
     return dw, total[columns]

@@ -19,23 +19,45 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-from dualgoal.fast.convolution_kernels import Tile, flat, neighbours, summed_over_tiles
+from dualgoal.fast.convolution_kernels import Parts, Tile, flat, summed_over_tiles, taps_of
 from dualgoal.fast.pooling import NO_WINDOW, Sides, code
 
-REACH = 8  # pixels of an image row that are loaded for a window: five are needed, and a power of two is loaded
+REACH = 8  # pixels of an image row that are loaded for a window, from two before it: five are needed
+BORDER = ((1, 2), (2, REACH - 2))  # rows and columns of zeros around an image, so that no load is outside of it
 LAST = 15  # the largest number of a code; codes have four bits
 FORWARD = Tile(pixels=64)  # a program holds five rows of pixels in registers
-BACKWARD = Tile()
+BACKWARD = Tile(pixels=64)
 POOL = Tile(pixels=64)
 
 
 def window_weights(w: Array, channels: int) -> Array:
-    """(3, REACH channels, 4 o): for row `down` of the weights, the right factor of a row of pixels that starts one
-    before the window; its columns are the outputs at the window's three columns, and zeros."""
+    """(3, REACH channels, 4 o): for row `down` of the weights, the right factor of a row of pixels that starts
+    two before the window; its columns are the outputs at the window's three columns, and zeros."""
     w = jnp.pad(w, ((0, 0), (0, 0), (0, channels - w.shape[2]), (0, 0)))
-    shifted = [jnp.pad(w, ((0, 0), (b, REACH - 3 - b), (0, 0), (0, 0))) for b in range(3)]
+    shifted = [jnp.pad(w, ((0, 0), (b + 1, REACH - 4 - b), (0, 0), (0, 0))) for b in range(3)]
     side_by_side = jnp.concatenate([*shifted, jnp.zeros_like(shifted[0])], axis=-1)
     return side_by_side.reshape(3, REACH * channels, -1).astype(jnp.bfloat16)
+
+
+def padded(images: Array) -> Array:
+    """Images as the kernels of the first convolution want them: in bfloat16, with 4 or 8 channels and a border."""
+    extra = (4 if images.shape[-1] <= 4 else 8) - images.shape[-1]
+    return jnp.pad(images, ((0, 0), *BORDER, (0, extra))).astype(jnp.bfloat16)
+
+
+def inner(x: Array) -> tuple[int, int, int]:
+    """Height and width without the border, and channels."""
+    (above, below), (before, after) = BORDER
+    return x.shape[1] - above - below, x.shape[2] - before - after, x.shape[3]
+
+
+def first_number(shape: tuple[int, ...], windows: Array) -> Array:
+    """Where in a list of all numbers of `padded` images the pixel is that is one row above and two columns before a
+    window's first."""
+    _, height, width, channels = shape
+    halves = (height - sum(BORDER[0])) // 2, (width - sum(BORDER[1])) // 2
+    i, j = lax.rem(lax.div(windows, halves[1]), halves[0]), lax.rem(windows, halves[1])
+    return ((lax.div(windows, math.prod(halves)) * height + 2 * i) * width + 2 * j) * channels
 
 
 def with_code(y: Array, own: Array) -> Array:
@@ -54,25 +76,17 @@ def without_code(y: Array) -> tuple[Array, Array]:
 def convolve_pooled(
     x: Array, w: Array, bias: Array, *, scale: float = 1.0, tile: Tile = FORWARD, interpret: bool = False
 ) -> tuple[Array, Array]:
-    """pool_forward(scale conv(x) + bias) of images with an even number of rows and columns, in bfloat16."""
-    batch, height, width, channels = x.shape
-    pooled, outputs = (batch, height // 2, width // 2), w.shape[-1]
-    length = REACH * channels
+    """pool_forward(scale conv(x) + bias) of `padded` images with an even number of rows and columns, in bfloat16."""
+    height, width, channels = inner(x)
+    pooled, outputs = (len(x), height // 2, width // 2), w.shape[-1]
 
     def kernel(x_ref: Any, w_ref: Any, b_ref: Any, out_ref: Any, chosen_ref: Any) -> None:
         window = pl.program_id(0) * tile.pixels + jnp.arange(tile.pixels, dtype=jnp.int32)
         i, j = lax.rem(lax.div(window, pooled[2]), pooled[1]), lax.rem(window, pooled[2])
-        corner = (lax.div(window, pooled[1] * pooled[2]) * height + 2 * i) * width + 2 * j  # the window's first pixel
-        k = jnp.arange(length, dtype=jnp.int32)
-        right, channel = lax.div(k, channels) - 1, lax.rem(k, channels)
-        column = 2 * j[:, None] + right[None]
-        in_row = (column >= 0) & (column < width) & (right < 4)[None]
+        start, columns = first_number(x.shape, window), jnp.arange(REACH * channels, dtype=jnp.int32)
 
         def image_row(down: int) -> Array:
-            row = 2 * i + down
-            inside = in_row & ((row >= 0) & (row < height))[:, None]
-            where = corner[:, None] + (down * width + right)[None]
-            return triton.load(x_ref.at[where, jnp.broadcast_to(channel[None], where.shape)], mask=inside, other=0)
+            return x_ref[start[:, None] + ((down + 1) * x.shape[2] * channels + columns)[None]]
 
         rows, bias = [image_row(down) for down in range(-1, 4)], b_ref[...][None]
         b = lax.div(jnp.arange(4 * outputs, dtype=jnp.int32), outputs)  # the window's column; the fourth is empty
@@ -88,28 +102,35 @@ def convolve_pooled(
         y, chosen = without_code(best.reshape(tile.pixels, 4, outputs).max(axis=1))
         out_ref[...], chosen_ref[...] = y.astype(jnp.bfloat16), chosen.astype(jnp.uint8)
 
-    inputs = [flat(x), window_weights(w, channels), jnp.tile(bias, 4)]
+    inputs = [x.reshape(-1), window_weights(w, channels), jnp.tile(bias, 4)]
     results = [jax.ShapeDtypeStruct((math.prod(pooled), outputs), dtype) for dtype in (jnp.bfloat16, jnp.uint8)]
     y, chosen = in_tiles(kernel, inputs, results, tile, "convolve_pooled", interpret)
     return y.reshape(*pooled, outputs), chosen.reshape(*pooled, outputs)
 
 
-def unpooled(pixels: Array, halves: Sides, chosen_ref: Any, dy_ref: Any) -> Array:
-    """The gradient of these pixels of the array that was pooled to `halves`: see pooling.pool_backward."""
-    height, width, outputs = 2 * halves[0], 2 * halves[1], dy_ref.shape[-1]
-    row, column = lax.rem(lax.div(pixels, width), height), lax.rem(pixels, width)
-    image = lax.div(pixels, width * height) * math.prod(halves)
-    out = jnp.arange(outputs, dtype=jnp.int32)
-    total = jnp.zeros((len(pixels), outputs), jnp.float32)
-    for up, back in itertools.product(range(2), range(2)):  # the windows that may contain a pixel
-        i, j = lax.div(row, 2) - up, lax.div(column, 2) - back
-        window, own = image + i * halves[1] + j, code(lax.rem(row, 2) + 2 * up, lax.rem(column, 2) + 2 * back)
-        inside = jnp.broadcast_to(((i >= 0) & (j >= 0))[:, None], total.shape)
-        at = jnp.broadcast_to(window[:, None], total.shape), jnp.broadcast_to(out[None], total.shape)
+def unpooled(windows: Array, halves: Sides, chosen_ref: Any, dy_ref: Any) -> tuple[Array, dict[Sides, Array]]:
+    """The gradients of these windows, and those of the first two pixels in the first two rows of each, which no window
+    but these and those before them contain: see pooling.pool_backward."""
+    i, j = lax.rem(lax.div(windows, halves[1]), halves[0]), lax.rem(windows, halves[1])
+    shape = (len(windows), dy_ref.shape[-1])
+    out = jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32)[None], shape)
+
+    def window(up: int, back: int) -> tuple[Array, Array]:
+        inside = jnp.broadcast_to(((i >= up) & (j >= back))[:, None], shape)
+        at = jnp.broadcast_to((windows - up * halves[1] - back)[:, None], shape), out
         choice = triton.load(chosen_ref.at[at], mask=inside, other=NO_WINDOW).astype(jnp.int32)
-        gradient = triton.load(dy_ref.at[at], mask=inside, other=0).astype(jnp.float32)
-        total += jnp.where(choice == own[:, None], gradient, 0.0)
-    return total.astype(jnp.bfloat16)
+        return choice, triton.load(dy_ref.at[at], mask=inside, other=0).astype(jnp.float32)
+
+    seen = {place: window(*place) for place in itertools.product(range(2), range(2))}
+
+    def pixel(row: int, column: int) -> Array:
+        total = jnp.zeros(shape, jnp.float32)
+        for up, back in itertools.product(range(2 - row), range(2 - column)):
+            choice, gradient = seen[up, back]
+            total += jnp.where(choice == code(row + 2 * up, column + 2 * back), gradient, 0.0)
+        return total.astype(jnp.bfloat16)
+
+    return seen[0, 0][1], {place: pixel(*place) for place in seen}
 
 
 def pool(sides: Sides, x: Array, *, tile: Tile = POOL, interpret: bool = False) -> tuple[Array, Array]:
@@ -144,25 +165,38 @@ def unpool(sides: Sides, chosen: Array, dy: Array, *, tile: Tile = POOL, interpr
     batch, *halves, outputs = dy.shape
 
     def kernel(chosen_ref: Any, dy_ref: Any, out_ref: Any) -> None:
-        pixels = pl.program_id(0) * tile.pixels + jnp.arange(tile.pixels, dtype=jnp.int32)
-        out_ref[...] = unpooled(pixels, (halves[0], halves[1]), chosen_ref, dy_ref)
+        windows = pl.program_id(0) * tile.pixels + jnp.arange(tile.pixels, dtype=jnp.int32)
+        corner = 4 * halves[1] * lax.div(windows, halves[1]) + 2 * lax.rem(windows, halves[1])
+        out = jnp.arange(outputs, dtype=jnp.int32)[None]
+        _, gradients = unpooled(windows, (halves[0], halves[1]), chosen_ref, dy_ref)
+        for (row, column), gradient in gradients.items():
+            pixels = jnp.broadcast_to((corner + row * sides[1] + column)[:, None], gradient.shape)
+            out_ref[pixels, jnp.broadcast_to(out, gradient.shape)] = gradient
 
     result = jax.ShapeDtypeStruct((batch * math.prod(sides), outputs), jnp.bfloat16)
-    (dx,) = in_tiles(kernel, [flat(chosen), flat(dy)], [result], tile, "unpool", interpret)
+    (dx,) = in_tiles(kernel, [flat(chosen), flat(dy)], [result], tile, "unpool", interpret, dy.size // outputs)
     return (dx.reshape(batch, *sides, outputs),)
 
 
 def in_tiles(
-    kernel: Callable[..., None], inputs: list[Array], results: list[Any], tile: Tile, name: str, interpret: bool
+    kernel: Callable[..., None],
+    inputs: list[Array],
+    results: list[Any],
+    tile: Tile,
+    name: str,
+    interpret: bool,
+    windows: int | None = None,
 ) -> Sequence[Array]:
-    """Run a kernel that sees its inputs whole and writes a tile of rows of each of its results."""
-    whole = lambda array: pl.BlockSpec(array.shape, lambda n: (0,) * array.ndim)
+    """Run a kernel that sees its inputs whole and writes a tile of rows of each of its results; or, for a number of
+    windows, one that sees its results whole too."""
+    whole = lambda array: pl.BlockSpec(array.shape, lambda n: (0,) * len(array.shape))
+    tiled = lambda result: pl.BlockSpec((tile.pixels, result.shape[1]), lambda n: (n, 0))
     return pl.pallas_call(
         kernel,
         out_shape=results,
-        grid=(results[0].shape[0] // tile.pixels,),
+        grid=((windows or results[0].shape[0]) // tile.pixels,),
         in_specs=[whole(array) for array in inputs],
-        out_specs=[pl.BlockSpec((tile.pixels, result.shape[1]), lambda n: (n, 0)) for result in results],
+        out_specs=[(whole if windows else tiled)(result) for result in results],
         compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
         interpret=interpret,
         name=name,
@@ -179,16 +213,22 @@ def pooled_weight_gradient(
     tile: Tile = BACKWARD,
     interpret: bool = False,
 ) -> tuple[Array, Array]:
-    """weight_gradient(x, pool_backward(chosen, dy)); x and chosen may have more images than dy."""
-    batch, half_height, half_width, outputs = dy.shape
-    height, width = 2 * half_height, 2 * half_width
+    """weight_gradient(x, pool_backward(chosen, dy)) of `padded` images; x and chosen may have more images than dy."""
+    batch, *halves, outputs = dy.shape
+    _, _, across, channels = x.shape
+    taps = taps_of(channels)
 
-    def left(pixels: Array, start: int, length: int, x_ref: Any, chosen_ref: Any, dy_ref: Any) -> Array:
-        return neighbours(x_ref, pixels, start, length, (height, width), relu=False)
+    def left(start: Array, first: int, length: int, x_ref: Any, chosen_ref: Any, dy_ref: Any) -> Array:
+        columns = first + jnp.arange(length, dtype=jnp.int32)
+        down, rest = lax.div(columns, taps.side * channels), lax.rem(columns, taps.side * channels)
+        return x_ref[start[:, None] + (down * (across * channels) + rest)[None]]
 
-    def right(pixels: Array, first: Array, x_ref: Any, chosen_ref: Any, dy_ref: Any) -> Array:
-        return unpooled(pixels, (half_height, half_width), chosen_ref, dy_ref)
+    def right(windows: Array, first: Array, x_ref: Any, chosen_ref: Any, dy_ref: Any) -> tuple[Array, Parts]:
+        start = first_number(x.shape, windows)
+        dy, gradients = unpooled(windows, (halves[0], halves[1]), chosen_ref, dy_ref)
+        above = lambda row, column: start + (row * across + column + 1) * channels  # the pixel's first tap
+        return dy, [(above(*place), gradient) for place, gradient in gradients.items()]
 
-    arrays, pixels = [flat(x), flat(chosen), flat(dy)], batch * height * width
-    dw, db = summed_over_tiles(left, right, arrays, pixels, outputs, inputs, tile, "convolve_weights_pooled", interpret)
-    return dw * scale, db
+    arrays, windows = [x.reshape(-1), flat(chosen), flat(dy)], batch * math.prod(halves)
+    dw, db = summed_over_tiles(left, right, arrays, windows, outputs, taps, tile, "convolve_weights_pooled", interpret)
+    return dw[:, :, :inputs] * scale, db

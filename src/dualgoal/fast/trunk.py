@@ -150,7 +150,7 @@ def kernel_ops(interpret: bool = False) -> Ops:
         given(convolution_kernels.convolve),
         given(convolution_kernels.weight_gradient),
         # Pixels become bfloat16, which is exact, before the kernels, which would do it again for each neighbour.
-        lambda images: with_channels(images, 4 if images.shape[-1] <= 4 else 8).astype(jnp.bfloat16),
+        pooled_kernels.padded,
         given(pooled_kernels.convolve_pooled),
         given(pooled_kernels.pooled_weight_gradient),
         given(pooled_kernels.pool),
