@@ -28,8 +28,9 @@ from dualgoal.fast.activation_formulas import (
 WARPS = 4  # per program; a warp is 32 threads
 NUMBERS = 16  # that a thread holds of an array at a time: more would not fit into its registers
 BLOCK = WARPS * 32 * NUMBERS  # numbers that a program handles at a time
-FORWARD_STEPS = 4  # blocks per program. It loads the parameters once for all of them,
+FORWARD_STEPS = 4  # blocks per program, at most. It loads the parameters once for all of them,
 BACKWARD_STEPS = 8  # and writes one partial sum of the parameters' gradients.
+PROGRAMS = 64  # of one seed at least, if there are as many blocks: half of a large GPU's multiprocessors
 
 
 def can_handle(y: Hidden) -> bool:
@@ -39,13 +40,20 @@ def can_handle(y: Hidden) -> bool:
     return is_power_of_two and y.shape[1] % (BACKWARD_STEPS * BLOCK // width) == 0 and y.dtype != jnp.float64
 
 
+def steps_of(y: Hidden, most: int) -> int:
+    """Blocks per program: small batches have few, and these should not wait for each other."""
+    blocks = y.size // BLOCK
+    return next(steps for steps in (most, most // 2, most // 4, 1) if steps == 1 or blocks // steps >= PROGRAMS)
+
+
 def forward(out: jnp.dtype, y: Hidden, params: Params, interpret: bool = False) -> Hidden | Scores:
     ops, head = gpu_intrinsics(y, interpret), has_head(params)
     height, columns = BLOCK // y.shape[-1], column_groups(y)  # of a block
+    steps = steps_of(y, FORWARD_STEPS)
 
     def kernel(y_ref: Any, params_ref: Any, out_ref: Any) -> None:
         params = [[params_ref[n, group][None] for group in columns] for n in range(params_ref.shape[0])]
-        for step in range(FORWARD_STEPS):
+        for step in range(steps):
             rows = pl.ds(step * height, height)
             x = forward_rows([y_ref[rows, group] for group in columns], params, ops)
             if head:
@@ -54,10 +62,10 @@ def forward(out: jnp.dtype, y: Hidden, params: Params, interpret: bool = False) 
             for group, part in zip(columns, x, strict=True):
                 out_ref[rows, group] = part.astype(out_ref.dtype)
 
-    blocks = block_specs(y, params, FORWARD_STEPS)
+    blocks = block_specs(y, params, steps)
     result = jax.ShapeDtypeStruct(y.shape[:2] if head else y.shape, out)
     of_result = blocks.scores if head else blocks.rows
-    run = program(kernel, y, FORWARD_STEPS, [blocks.rows, blocks.params], of_result, result, "activate", interpret)
+    run = program(kernel, y, steps, [blocks.rows, blocks.params], of_result, result, "activate", interpret)
     return run(y, params)
 
 
@@ -65,6 +73,7 @@ def backward(y: Hidden, params: Params, dout: Hidden | Scores, interpret: bool =
     """Gradients of y and of the params. Each program writes a partial sum of the latter; the last line adds them up."""
     ops, head = gpu_intrinsics(y, interpret), has_head(params)
     height, columns = BLOCK // y.shape[-1], column_groups(y)  # of a block
+    steps = steps_of(y, BACKWARD_STEPS)
 
     def kernel(y_ref: Any, params_ref: Any, dout_ref: Any, dy_ref: Any, dparams_ref: Any) -> None:
         count = params_ref.shape[0]
@@ -82,19 +91,19 @@ def backward(y: Hidden, params: Params, dout: Hidden | Scores, interpret: bool =
                 dy_ref[rows, group] = part.astype(dy_ref.dtype)
             return sums
 
-        sums = jax.lax.fori_loop(0, BACKWARD_STEPS, body, sums)
+        sums = jax.lax.fori_loop(0, steps, body, sums)
         for g, group in enumerate(columns):
             again = [params_ref[n, group] for n in range(count)]  # loading twice frees registers during the loop
             for n, gradient in enumerate(params_gradient(again, [x[g].sum(axis=0) for x in sums])):
                 dparams_ref[n, group] = gradient
 
     members, rows, _ = y.shape
-    blocks = block_specs(y, params, BACKWARD_STEPS)
-    programs = rows // (BACKWARD_STEPS * height)
+    blocks = block_specs(y, params, steps)
+    programs = rows // (steps * height)
     partial_sums = jax.ShapeDtypeStruct((members, programs, *params.shape[1:]), jnp.float32)
     of_sums = pl.BlockSpec((None, None, *params.shape[1:]), lambda e, i: (e, i, 0, 0))
     inputs, outputs = [blocks.rows, blocks.params, blocks.scores if head else blocks.rows], [blocks.rows, of_sums]
-    run = program(kernel, y, BACKWARD_STEPS, inputs, outputs, [y, partial_sums], "activate_back", interpret)
+    run = program(kernel, y, steps, inputs, outputs, [y, partial_sums], "activate_back", interpret)
     dy, dparams = run(y, params, dout)
     return dy, dparams.sum(axis=1)
 
