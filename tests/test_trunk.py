@@ -73,7 +73,7 @@ def test_convolution_kernels_equal_their_plain_twins(side, inputs, outputs):
     exact = trunk.weight_gradient(
         x, half.astype(jnp.float32), w.shape[2], relu_in=relu_in, scale=0.5, dtype=jnp.float32
     )
-    tile = convolution_kernels.Tile(64, 64, 4, programs=1)
+    tile = convolution_kernels.Tile(32, 64, 4, programs=1)
     ours = convolution_kernels.weight_gradient(
         x, half, w.shape[2], relu_in=relu_in, scale=0.5, tile=tile, interpret=True
     )

@@ -21,22 +21,25 @@ from jaxtyping import Array
 
 TRANSPOSED = (((0,), (0,)), ((), ()))  # the product of a transposed left factor
 Parts = list[tuple[Array, Array]]  # pixels, or where their neighbours are, and their right factor
+PAIRED = 16  # channels up to which gradients of weights handle two pixels at once
 ROW = 16  # columns of the left factor at least; a matrix instruction takes no fewer
 
 
 class Taps(NamedTuple):
-    """How the neighbours of a pixel lie in a row of the left factor: `side` x `side` taps of `channels` numbers.
+    """How the neighbours of a pixel lie in a row of the left factor: `down` x `across` taps of `channels` numbers.
 
     With 16 or more channels these are the nine taps. Fewer channels are padded to 4 or 8, and taps to 4 x 4 (those
     beyond the third row and column are empty), so that the taps of an image row lie next to each other in memory too.
+    With 3 x 4 taps, a row of the left factor has the neighbours of two pixels next to each other.
     """
 
-    side: int
+    down: int
+    across: int
     channels: int
 
     @property
     def columns(self) -> int:
-        return self.side**2 * self.channels
+        return self.down * self.across * self.channels
 
     def chunks(self, width: int) -> list[tuple[int, int]]:
         """The columns as (start, length) of pieces whose lengths are powers of two, at most `width`."""
@@ -49,7 +52,8 @@ class Taps(NamedTuple):
 
 
 def taps_of(channels: int) -> Taps:
-    return Taps(3 if channels >= ROW else 4, channels)
+    side = 3 if channels >= ROW else 4
+    return Taps(side, side, channels)
 
 
 class Tile(NamedTuple):
@@ -70,8 +74,11 @@ def forward_tile(side: int, channels: int, outputs: int) -> Tile:
     return Tile(pixels=64) if channels > outputs else Tile(columns=32)
 
 
-def gradient_tile(side: int) -> Tile:
-    """The same for gradients of weights: small images have few tiles to share among programs."""
+def gradient_tile(side: int, outputs: int) -> Tile:
+    """The same for gradients of weights: small images have few tiles to share among programs, and a program of few
+    threads cannot hold 64 outputs in registers."""
+    if outputs > 32:
+        return Tile(pixels=64, warps=8, programs=264)
     return Tile(pixels=64 if side >= 32 else 128, programs=min(528, 132 * side // 8))
 
 
@@ -82,25 +89,26 @@ def tiles_of_a_program(tiles: int, programs: int) -> int:
 
 def arranged(w: Array, channels: int) -> Array:
     """Weights (3, 3, i, o) as the right factor: a row for each column of the left one, zeros for empty taps."""
-    side, extra = taps_of(channels)[0], channels - w.shape[2]
+    side, extra = taps_of(channels).down, channels - w.shape[2]
     w = jnp.pad(w, ((0, side - 3), (0, side - 3), (0, extra), (0, 0)))
     return w.reshape(-1, w.shape[-1]).astype(jnp.bfloat16)
 
 
-def neighbours(x_ref: Any, pixels: Array, start: int, length: int, sides: tuple[int, int], relu: bool) -> Array:
+def neighbours(
+    x_ref: Any, pixels: Array, start: int, length: int, sides: tuple[int, int], relu: bool, taps: Taps
+) -> Array:
     """Columns start..start+length of the left factor for these pixels; zeros outside of the image."""
-    (height, width), channels = sides, x_ref.shape[-1]
-    side = taps_of(channels).side
+    height, width = sides
     columns = start + jnp.arange(length, dtype=jnp.int32)
-    tap, channel = lax.div(columns, channels), lax.rem(columns, channels)
-    down, right = lax.div(tap, side) - 1, lax.rem(tap, side) - 1
+    tap, channel = lax.div(columns, taps.channels), lax.rem(columns, taps.channels)
+    down, right = lax.div(tap, taps.across) - 1, lax.rem(tap, taps.across) - 1
     row = lax.rem(lax.div(pixels, width), height)[:, None] + down[None]
     column = lax.rem(pixels, width)[:, None] + right[None]
     inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-    if side == 4:
+    if taps.down == 4:
         inside &= ((down < 2) & (right < 2))[None]
-    elif start + length > 9 * channels:
-        inside &= (tap < 9)[None]
+    elif start + length > taps.columns:
+        inside &= (tap < taps.down * taps.across)[None]
     where = pixels[:, None] + (down * width + right)[None]
     x = triton.load(x_ref.at[where, jnp.broadcast_to(channel[None], where.shape)], mask=inside, other=0)
     return jnp.maximum(x, 0) if relu else x
@@ -130,7 +138,8 @@ def convolve(
     *shape, channels = x.shape
     sides, outputs = (shape[1], shape[2]), w.shape[-1]
     tile = tile or forward_tile(shape[2], channels, outputs)
-    chunks = taps_of(channels).chunks(tile.columns)
+    taps = taps_of(channels)
+    chunks = taps.chunks(tile.columns)
     extras = {"bias": bias, "mask": mask, "residual": residual}
     given = {name: value for name, value in extras.items() if value is not None}
 
@@ -144,7 +153,7 @@ def convolve(
             rows = pl.ds(t * tile.pixels, tile.pixels)
             total = jnp.zeros((tile.pixels, outputs), jnp.float32)
             for (start, length), weights in zip(chunks, right, strict=True):
-                left = neighbours(x_ref, pixels, start, length, sides, relu_in)
+                left = neighbours(x_ref, pixels, start, length, sides, relu_in, taps)
                 total += jnp.dot(left, weights, preferred_element_type=jnp.float32)
             y = total * scale if scale != 1.0 else total
             if "bias" in extra:
@@ -184,21 +193,27 @@ def weight_gradient(
     tile: Tile | None = None,
     interpret: bool = False,
 ) -> tuple[Array, Array]:
-    """The gradients of weights (3, 3, inputs, o) and bias, summed over the images of dy; x may have more images."""
-    outputs, sides = dy.shape[-1], (dy.shape[1], dy.shape[2])
-    tile = tile or gradient_tile(sides[1])
+    """The gradients of weights (3, 3, inputs, o) and bias, summed over the images of dy; x may have more images.
 
-    def left(pixels: Array, start: int, length: int, x_ref: Any, dy_ref: Any) -> Array:
-        return neighbours(x_ref, pixels, start, length, sides, relu_in)
+    With few channels, two pixels side by side share a row of the left factor, which has the neighbours of both, and one
+    of the right factor, which has the gradients of both.
+    """
+    outputs, sides, channels = dy.shape[-1], (dy.shape[1], dy.shape[2]), x.shape[-1]
+    pixels = 2 if channels <= PAIRED else 1  # of a row
+    taps = Taps(3, 4, channels) if pixels == 2 else taps_of(channels)
+    tile = tile or gradient_tile(sides[1], pixels * outputs)
 
-    def right(pixels: Array, first: Array, x_ref: Any, dy_ref: Any) -> tuple[Array, Parts]:
+    def left(rows: Array, start: int, length: int, x_ref: Any, dy_ref: Any) -> Array:
+        return neighbours(x_ref, pixels * rows, start, length, sides, relu_in, taps)
+
+    def right(rows: Array, first: Array, x_ref: Any, dy_ref: Any) -> tuple[Array, Parts]:
         dy = dy_ref[pl.ds(first, tile.pixels)]
-        return dy, [(pixels, dy)]
+        return dy, [(rows, dy)]
 
-    arrays, pixels = [flat(x), flat(dy)], math.prod(dy.shape[:3])
-    taps = taps_of(x.shape[-1])
-    dw, db = summed_over_tiles(left, right, arrays, pixels, outputs, taps, tile, "convolve_weights", interpret)
-    return dw[:, :, :inputs] * scale, db
+    arrays = [flat(x), dy.reshape(-1, pixels * outputs)]
+    dw, db = summed_over_tiles(left, right, arrays, len(arrays[1]), taps, tile, "convolve_weights", interpret)
+    dw = sum(dw[:3, n : n + 3, :inputs, n * outputs : (n + 1) * outputs] for n in range(pixels))
+    return dw * scale, db.reshape(pixels, outputs).sum(axis=0)
 
 
 def summed_over_tiles(
@@ -206,17 +221,17 @@ def summed_over_tiles(
     right: Callable[..., tuple[Array, Parts]],
     arrays: list[Array],
     rows: int,
-    outputs: int,
     taps: Taps,
     tile: Tile,
     name: str,
     interpret: bool,
 ) -> tuple[Array, Array]:
-    """left^T right summed over all tiles as gradients of weights and bias.
+    """left^T right summed over all tiles of rows as gradients of weights, for each tap, and of the bias.
 
     `right` gives for a tile what adds to the gradient of the bias, and the right factors with their pixels. Each program adds up its own tiles in registers and writes one partial sum, so the result does not depend on the
     order in which programs run.
     """
+    outputs = arrays[-1].shape[-1]
     tiles = tiles_of_a_program(rows // tile.pixels, tile.programs)
     programs = rows // (tile.pixels * tiles)
     columns = -(-taps.columns // 64) * 64  # whole rows of matrix instructions, the last ones empty
@@ -258,5 +273,4 @@ def summed_over_tiles(
         name=name,
     )(*arrays)
     total = sums.sum(axis=0)
-    dw = total[: taps.columns].reshape(taps.side, taps.side, taps.channels, outputs)[:3, :3]
-    return dw, total[columns]
+    return total[: taps.columns].reshape(*taps, outputs), total[columns]

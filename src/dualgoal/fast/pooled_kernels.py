@@ -214,13 +214,13 @@ def pooled_weight_gradient(
     interpret: bool = False,
 ) -> tuple[Array, Array]:
     """weight_gradient(x, pool_backward(chosen, dy)) of `padded` images; x and chosen may have more images than dy."""
-    batch, *halves, outputs = dy.shape
+    batch, *halves, _ = dy.shape
     _, _, across, channels = x.shape
     taps = taps_of(channels)
 
     def left(start: Array, first: int, length: int, x_ref: Any, chosen_ref: Any, dy_ref: Any) -> Array:
         columns = first + jnp.arange(length, dtype=jnp.int32)
-        down, rest = lax.div(columns, taps.side * channels), lax.rem(columns, taps.side * channels)
+        down, rest = lax.div(columns, taps.across * channels), lax.rem(columns, taps.across * channels)
         return x_ref[start[:, None] + (down * (across * channels) + rest)[None]]
 
     def right(windows: Array, first: Array, x_ref: Any, chosen_ref: Any, dy_ref: Any) -> tuple[Array, Parts]:
@@ -230,5 +230,5 @@ def pooled_weight_gradient(
         return dy, [(above(*place), gradient) for place, gradient in gradients.items()]
 
     arrays, windows = [x.reshape(-1), flat(chosen), flat(dy)], batch * math.prod(halves)
-    dw, db = summed_over_tiles(left, right, arrays, windows, outputs, taps, tile, "convolve_weights_pooled", interpret)
-    return dw[:, :, :inputs] * scale, db
+    dw, db = summed_over_tiles(left, right, arrays, windows, taps, tile, "convolve_weights_pooled", interpret)
+    return dw[:3, :3, :inputs] * scale, db
