@@ -8,6 +8,7 @@ in the multiprocessor's cache. Libraries handle such convolutions badly because 
 This module is imported only where the kernels are used: importing Pallas takes about half a second.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -212,8 +213,8 @@ def weight_gradient(
 
     arrays = [flat(x), dy.reshape(-1, pixels * outputs)]
     dw, db = summed_over_tiles(left, right, arrays, len(arrays[1]), taps, tile, "convolve_weights", interpret)
-    dw = sum(dw[:3, n : n + 3, :inputs, n * outputs : (n + 1) * outputs] for n in range(pixels))
-    return dw * scale, db.reshape(pixels, outputs).sum(axis=0)
+    of_pixels = [dw[:3, n : n + 3, :inputs, n * outputs : (n + 1) * outputs] for n in range(pixels)]
+    return functools.reduce(jnp.add, of_pixels) * scale, db.reshape(pixels, outputs).sum(axis=0)
 
 
 def summed_over_tiles(
@@ -228,8 +229,9 @@ def summed_over_tiles(
 ) -> tuple[Array, Array]:
     """left^T right summed over all tiles of rows as gradients of weights, for each tap, and of the bias.
 
-    `right` gives for a tile what adds to the gradient of the bias, and the right factors with their pixels. Each program adds up its own tiles in registers and writes one partial sum, so the result does not depend on the
-    order in which programs run.
+    `right` gives for a tile what adds to the gradient of the bias, and the right factors with their pixels. Each
+    program adds up its own tiles in registers and writes one partial sum, so the result does not depend on the order in
+    which programs run.
     """
     outputs = arrays[-1].shape[-1]
     tiles = tiles_of_a_program(rows // tile.pixels, tile.programs)
