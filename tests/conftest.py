@@ -98,7 +98,7 @@ def evaluated_here():
     import tiny
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dualgoal.runs.evaluation.Pool", tiny.Here)
+        patch.setattr("dualgoal.runs.evaluation.Pool", tiny.here)
         short = property(lambda _: 20, lambda *_: None)
         patch.setattr("dualgoal.envs.ogbench.SeededEnv.max_steps", short, raising=False)
         yield

@@ -56,7 +56,7 @@ def test_damaged_rows_cost_only_themselves(run, damage):
 class Instant:
     """In place of worker processes: every second episode reaches its goal."""
 
-    def __init__(self, plan, workers):
+    def __init__(self, plan, workers, env):
         self.plan = plan
 
     def __enter__(self):

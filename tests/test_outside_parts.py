@@ -220,7 +220,7 @@ def test_outside_parts_train_resume_are_evaluated_export_and_report(tmp_path, ca
     assert (values["name"], values["dim"]) == ("far_parts:Seen", 4)
     assert len((run / "eval.jsonl").read_text().splitlines()) == 5
     before = {p.name: p.read_bytes() for p in (run / "checkpoints").glob("*.safetensors")}
-    monkeypatch.setattr("dualgoal.runs.evaluation.Pool", tiny.Here)  # one worker has found the module
+    monkeypatch.setattr("dualgoal.runs.evaluation.Pool", tiny.here)  # one worker has found the module
     (run / "checkpoints" / "step-000000020.json").unlink()
     assert "resuming from step 10" in call(*train)
     assert {p.name: p.read_bytes() for p in (run / "checkpoints").glob("*.safetensors")} == before

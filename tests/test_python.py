@@ -125,6 +125,8 @@ def test_what_can_be_trained_on(data, tmp_path):
     assert run.task == TASK and found[0].rows == 492 and run.episodes == 50, "its name says what it is"
     run, found = configure("cube-single-play-v0", rep=dualgoal.REPS["dual"](dim=8))
     assert found is None and run.rep.dim == 8 and run.eval_every == 10
+    run, found = configure("antmaze-giant-navigate-oraclerep-v0", data_path=folder)
+    assert found is None and run.discount == 0.995, "goals by coordinates have the settings of their task"
     run, found = configure(data, validation=data)
     assert run.episodes == 0 and found[1].provenance["sha256"] == found[0].provenance["sha256"]
     with pytest.raises(UserError, match="unknown task 'cube-singel'"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dualgoal.engine import choice, sites
-from dualgoal.engine.items import End, Item, Patience, Placement, perform
+from dualgoal.engine.items import Item, Patience, Placement, perform
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs, reproduce, sweep
 from dualgoal.paper.jobs import Execution
@@ -164,7 +164,7 @@ def test_a_run_that_somebody_else_is_training_is_left_alone(tmp_path):
     class Engine:
         def execute(self, items, say):
             done.extend(items)
-            return (End(item, None) for item in items)
+            return ((item, None) for item in items)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "engine", lambda *_: Engine())

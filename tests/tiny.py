@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
 
+from dualgoal import workers
 from dualgoal.paper import settings
 from dualgoal.runs.config import Run
 
@@ -90,16 +90,6 @@ def untrained(path: Path, folder: Path, rep: str = "orig", algo: str = "gcbc", *
     return run
 
 
-class Here:
-    """Does in this process what a pool of workers does in others."""
-
-    def __init__(self, work, *_, **__):
-        self.work = work
-
-    def submit(self, job):
-        answer = Future()
-        answer.set_result(self.work(job))
-        return answer
-
-    def close(self):
-        pass
+def here(work, *_, **__):
+    """In place of a pool of worker processes, whatever its options."""
+    return workers.Here(work)

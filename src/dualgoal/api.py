@@ -98,10 +98,8 @@ def _configure(
         "algo": algo if isinstance(algo, str) else config.part_name("algo", algo),
     }
     where = {} if (name := _name_of(env)) is None else {"env": name}
-    if task in tasks.TASKS or (datasets is None and data_path is None):
-        run = settings.preset(task, named["rep"], named["algo"], **where, **options)
-    else:
-        run = settings.own(task, named["rep"], named["algo"], has_env=env is not None, **where, **options)
+    has_data = datasets is not None or data_path is not None
+    run = settings.for_task(task, **named, has_data=has_data, has_env=env is not None, **where, **options)
     given = {kind: part for kind, part in (("rep", rep), ("algo", algo)) if not isinstance(part, str)}
     return dataclasses.replace(run, **given), datasets
 
@@ -218,7 +216,7 @@ class TrainedRun(os.PathLike[str]):
     @property
     def title(self) -> str:
         """Task and parts."""
-        return f"{self.run.task}, {config.part_name('rep', self.run.rep)} + {config.part_name('algo', self.run.algo)}"
+        return f"{self.run.task}, {' + '.join(self.run.names)}"
 
     def _scores(self) -> Scores:
         return scores(self.evaluations, goal_noise=self.run.goal_noise, action_noise=self.run.action_noise)

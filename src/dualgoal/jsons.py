@@ -155,18 +155,14 @@ def usable_rows(path: Path, parse: Callable[[Any, str], T]) -> tuple[list[T], st
     for number, line in enumerate(lines, 1):
         where = f"{path}: line {number}"
         try:
-            rows.append(parse(_decode_line(line, where), where))
+            if len(line) > LINE_LIMIT:
+                raise UserError(f"{where} is longer than {LINE_LIMIT // MIB} MiB")
+            rows.append(parse(decode(line, where), where))
         except UserError as problem:
             problems.append(str(problem))
     others = len(problems) - 1
     more = f" (and {others} more damaged line{'s' * (others > 1)})" if others > 0 else ""
     return rows, problems[0] + more if problems else None
-
-
-def _decode_line(line: bytes, where: str) -> Any:
-    if len(line) > LINE_LIMIT:
-        raise UserError(f"{where} is longer than {LINE_LIMIT // MIB} MiB")
-    return decode(line, where)
 
 
 def json_object(value: Any, where: str) -> Row:
@@ -259,7 +255,7 @@ def typed(value: Any, kind: Any, where: str, make: Make | None = None) -> Any:
         return _first_that_fits(value, [option for option in args if option is not NoneType], where, make)
     if origin is Literal:
         if value not in args:
-            raise unknown(where, str(value), args)
+            raise unknown(where.removeprefix("."), str(value), args)
         return value
     if origin is dict and isinstance(value, dict):
         return {key: typed(entry, args[1], f"{where}.{key}", make) for key, entry in value.items()}

@@ -6,6 +6,7 @@ the words, and at the file that `--config` names, finds those few; the settings 
 """
 
 import argparse
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ class Train(Run, Verb):
         values: dict[str, Any] = {field.name: getattr(base, field.name) for field in dataclasses.fields(Run)}
         if "task" not in file.options:
             values["task"] = tyro.MISSING  # it is required and has no default
-        values["rep_name"], values["algo_name"] = config.part_name("rep", base.rep), config.part_name("algo", base.algo)
+        values["rep_name"], values["algo_name"] = base.names
         values |= {name: Path(value) if name in ("data", "out") else value for name, value in file.how.items()}
         values["track"] = tuple(values.get("track", ()))
         given = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in words} | set(file.options)
@@ -145,18 +146,18 @@ def _base(chosen: argparse.Namespace, file: RunFile) -> Run:
     algo, source = chosen.algo or file.names.get("algo", "gcivl"), chosen.source or file.how.get("source", "paper")
     task, has_data = chosen.task or "cube-single-play-v0", bool(chosen.data or file.how.get("data"))
     has_env = bool(chosen.env or file.options.get("env"))
-    steps = {} if chosen.steps is None else _number_of_steps(chosen.steps)
+    steps: dict[str, int] = {}
+    if chosen.steps is not None:
+        with contextlib.suppress(ValueError):  # a text that is no number is tyro's to complain about
+            steps = {"steps": whole_number(chosen.steps)}
 
     def made(**options: Any) -> Run:
-        # Without data, an unknown task is an error that names the nearest one.
-        if tasks.plain(task) in tasks.TASKS or not has_data:
-            if tasks.plain(task) not in tasks.TASKS and Path(task).exists():
+        if tasks.plain(task) not in tasks.TASKS and not has_data:
+            if Path(task).exists():
                 raise UserError(f"'{task}' is a file or folder; name the task, and give the data as --data {task}")
-            if tasks.plain(task) not in tasks.TASKS and file.path.is_dir() and file.options:
+            if file.path.is_dir() and file.options:
                 raise UserError(f"{file.path}: its data are not where they were; give them as --data")
-            run = settings.preset(task, rep, algo, source=source, **options)
-        else:
-            run = settings.own(task, rep, algo, has_env=has_env, **options)
+        run = settings.for_task(task, rep, algo, has_data=has_data, has_env=has_env, source=source, **options)
         return run if frozen is None else dataclasses.replace(run, rep=frozen)
 
     run = made(**steps)
@@ -167,11 +168,3 @@ def _base(chosen: argparse.Namespace, file: RunFile) -> Run:
         return made(**{name: value for name, value in (options | steps).items() if name != "task"})
     except UserError as problem:
         raise UserError(f"{file.path}: {str(problem).replace('run.', '', 1)}") from problem
-
-
-def _number_of_steps(text: str) -> dict[str, int]:
-    """What a preset needs to know of --steps; a text that is no number is tyro's to complain about."""
-    try:
-        return {"steps": whole_number(text)}
-    except ValueError:
-        return {}

@@ -13,6 +13,7 @@ ATTEMPTS = 5  # how often a run may lose its machine without a new checkpoint be
 MEMORY = 0.9  # of a GPU, shared between the runs on it; the rest is for libraries
 
 Say = Callable[[str], None]
+Problem = str | None  # why a run could not be done, in one line
 
 
 @dataclass(frozen=True)
@@ -39,24 +40,16 @@ class Placement:
             raise UserError(f"--cpus is {self.cpus}; expected at least 1")
 
 
-@dataclass(frozen=True)
-class End:
-    """How a run ended: its problem in one line, or None."""
-
-    item: Item
-    problem: str | None
-
-
 class Engine(Protocol):
     """Carries out runs."""
 
-    def execute(self, items: Sequence[Item], say: Say) -> Iterator[End]:
-        """Do every run and yield each as it ends; `say` gets a line per event."""
+    def execute(self, items: Sequence[Item], say: Say) -> Iterator[tuple[Item, Problem]]:
+        """Do every run and yield each as it ends, with its problem if it has one; `say` gets a line per event."""
         ...
 
 
-def perform(item: Item, workers: int | None, gpus: float = 0.0) -> str | None:
-    """Do one run in this process: None, or the line that says why it cannot be done."""
+def perform(item: Item, workers: int | None, gpus: float = 0.0) -> Problem:
+    """Do one run in this process."""
     if 0 < gpus < 1:  # JAX would take most of the GPU; it reads this when it first touches the device
         os.environ[memory.FRACTION] = f"{MEMORY * gpus:.3f}"
     try:
@@ -96,7 +89,7 @@ class Here:
     def __init__(self, workers: int | None = None):
         self._workers = workers
 
-    def execute(self, items: Sequence[Item], say: Say) -> Iterator[End]:
+    def execute(self, items: Sequence[Item], say: Say) -> Iterator[tuple[Item, Problem]]:
         for item in items:
             say(f"{item.name}: {'resuming' if item.out.exists() else 'starting'} {item.out}")
-            yield End(item, perform(item, self._workers))
+            yield item, perform(item, self._workers)

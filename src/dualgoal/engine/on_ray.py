@@ -11,7 +11,7 @@ from typing import Any
 
 from dualgoal import files, imports
 from dualgoal.engine import sites
-from dualgoal.engine.items import ATTEMPTS, End, Item, Patience, Placement, Say, perform
+from dualgoal.engine.items import ATTEMPTS, Item, Patience, Placement, Problem, Say, perform
 from dualgoal.errors import Preempted, UserError
 
 CONNECT_SECONDS = 5.0
@@ -23,7 +23,7 @@ class Lost(Exception):
     """Inside a task: this run has to go on elsewhere."""
 
 
-def _task(item: Item, workers: int, gpus: float) -> str | None:
+def _task(item: Item, workers: int, gpus: float) -> Problem:
     try:
         return perform(item, workers, gpus)
     except (Preempted, KeyboardInterrupt) as request:  # what is not an Exception would end Ray's worker without a word
@@ -37,7 +37,7 @@ class OnRay:
         self._ray: Any = imports.optional("ray", "ray", "--on ray")
         self._address, self._placement, self._folder, self._workers = address, placement, folder, workers
 
-    def execute(self, items: Sequence[Item], say: Say) -> Iterator[End]:
+    def execute(self, items: Sequence[Item], say: Say) -> Iterator[tuple[Item, Problem]]:
         ours = self._connect()
         waiting: dict[Any, Item] = {}
         try:
@@ -116,17 +116,17 @@ class OnRay:
         workers = self._workers or max(1, cpus - 1)
         return lambda item: task.options(name=item.name).remote(item, workers, gpus)
 
-    def _wait(self, waiting: dict[Any, Item], start: Any, say: Say) -> Iterator[End]:
+    def _wait(self, waiting: dict[Any, Item], start: Any, say: Say) -> Iterator[tuple[Item, Problem]]:
         patience, errors = Patience(), self._ray.exceptions
         while waiting:
             (done,), _ = self._ray.wait(list(waiting), num_returns=1)
             item = waiting.pop(done)
             try:
-                yield End(item, self._ray.get(done))
+                yield item, self._ray.get(done)
                 continue
             except errors.RayTaskError as error:
                 if not isinstance(error.cause, Lost):
-                    yield End(item, f"failed with {str(error).strip().splitlines()[-1]}")
+                    yield item, f"failed with {str(error).strip().splitlines()[-1]}"
                     continue
                 reason = "asked to leave"
             except errors.RayError as error:
@@ -135,7 +135,7 @@ class OnRay:
                 say(f"{item.name}: lost its worker ({reason}); continues on another node")
                 waiting[start(item)] = item
             else:
-                yield End(item, f"lost its worker {ATTEMPTS} times without a new checkpoint (last: {reason})")
+                yield item, f"lost its worker {ATTEMPTS} times without a new checkpoint (last: {reason})"
 
     def _leave(self, tasks: list[Any]) -> None:
         """Let runs that are under way save and end."""

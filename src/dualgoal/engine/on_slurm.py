@@ -9,7 +9,7 @@ from typing import Any
 
 from dualgoal import imports
 from dualgoal.engine import sites
-from dualgoal.engine.items import End, Item, Placement, Say, perform
+from dualgoal.engine.items import Item, Placement, Problem, Say, perform
 from dualgoal.engine.sites import Site
 from dualgoal.errors import Preempted, UserError
 from dualgoal.runs import interruption
@@ -27,7 +27,7 @@ class Task:
     def __init__(self, planted: Path, driver: Site, workers: int | None):
         self._planted, self._driver, self._workers = planted, driver, workers
 
-    def __call__(self, item: Item) -> str | None:
+    def __call__(self, item: Item) -> Problem:
         import submitit
 
         try:
@@ -65,7 +65,7 @@ class OnSlurm:
         self._submitit, self._cluster, self._options = submitit, cluster, options
         self._folder, self._workers = folder, workers
 
-    def execute(self, items: Sequence[Item], say: Say) -> Iterator[End]:
+    def execute(self, items: Sequence[Item], say: Say) -> Iterator[tuple[Item, Problem]]:
         if not items:
             return
         planted = sites.plant(self._folder / LOGS)  # it stays: jobs start when this process may be gone
@@ -74,7 +74,7 @@ class OnSlurm:
         waiting = dict(zip(jobs, items, strict=True))
         while waiting:
             for job in [job for job in waiting if job.done()]:
-                yield End(waiting.pop(job), self._result(job))
+                yield waiting.pop(job), self._result(job)
             time.sleep(POLL_SECONDS)
 
     def _submit(self, items: Sequence[Item], task: Task) -> list[Any]:
@@ -87,10 +87,10 @@ class OnSlurm:
             raise UserError(f"Slurm refused the jobs: {str(error).strip().splitlines()[-1]}") from error
         return jobs
 
-    def _result(self, job: Any) -> str | None:
+    def _result(self, job: Any) -> Problem:
         errors = self._submitit.core.utils
         try:
-            problem: str | None = job.result()
+            problem: Problem = job.result()
             return problem
         except errors.UncompletedJobError:
             return f"job {job.job_id} ended in state {job.state} without a result; its log is {job.paths.stderr}"

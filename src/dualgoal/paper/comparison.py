@@ -197,7 +197,7 @@ def _measure(table: Table, task: str, heading: str, record: Record) -> Measured 
     return Measured(
         mean,
         std,
-        _interval([values], stats.mean_of_tasks),
+        stats.mean_interval(values),
         tuple(map(float, values)),
         len(values),
         max(scores.counted()),

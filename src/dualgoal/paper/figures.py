@@ -49,7 +49,7 @@ def learning_curve(steps: Sequence[int], scores: np.ndarray) -> Curve:
     there = ~np.isnan(scores).all(axis=0)
     columns = [column[~np.isnan(column)] for column in scores.T[there]]
     means = np.array([column.mean() for column in columns])
-    found = [stats.bootstrap([c], stats.mean_of_tasks, np.random.default_rng(0), resamples=1000) for c in columns]
+    found = [stats.mean_interval(column, resamples=1000) for column in columns]
     bounds = np.array([interval or (m, m) for interval, m in zip(found, means, strict=True)]).reshape(-1, 2)
     return Curve(np.array(steps)[there], means, bounds[:, 0], bounds[:, 1])
 

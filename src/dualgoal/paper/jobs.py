@@ -105,7 +105,11 @@ def is_finished(path: Path, planned: PlannedRun) -> bool:
     try:
         if not planned.run.eval_steps:
             return max(directory.steps(path), default=0) >= planned.config["steps"]
-        missing = directory.missing_evaluations(path, [planned.config["steps"]], planned.seeds)
+        goals = directory.read(path).facts.goals
+        if not goals:
+            return False  # nobody knows of how many goals an evaluation consists
+        last = [planned.config["steps"]]
+        missing = rows.missing(directory.evaluations(path), steps=last, seeds=planned.seeds, goals=goals)
         return not missing and not (planned.noise and _steps_without_noise(path, planned))
     except UserError:
         return False  # resuming the run says what is wrong with it
@@ -172,12 +176,10 @@ def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -
         else:
             todo.append(_item(job, number[job.out], execution))
     engine = choice.engine(execution.on, out, execution.placement, execution.workers)
-    for end in engine.execute(todo, say) if todo else ():
-        if end.problem is None:
-            say(f"{end.item.name}: done")
-        else:
-            say(f"{end.item.name}: not run: {end.problem}")
-            problems.append(f"{names[end.item.out.absolute()]}: {end.problem}")
+    for item, found in engine.execute(todo, say) if todo else ():
+        say(f"{item.name}: done" if found is None else f"{item.name}: not run: {found}")
+        if found is not None:
+            problems.append(f"{names[item.out.absolute()]}: {found}")
     return problems
 
 

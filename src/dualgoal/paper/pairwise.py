@@ -145,7 +145,7 @@ def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: 
     used = [row for row in alike if row.step in counted and row.seed in seeds]
     return Side(
         path=str(path),
-        run=f"{config.part_name('rep', run.rep)} + {config.part_name('algo', run.algo)}",
+        run=" + ".join(run.names),
         id=run.id,
         seeds=seeds,
         steps=counted,
@@ -157,7 +157,7 @@ def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: 
 
 
 def _score(per_seed: np.ndarray, rows: Sequence[EvalRow]) -> Score:
-    over_seeds = stats.bootstrap([per_seed], stats.mean_of_tasks, np.random.default_rng(0))
+    over_seeds = stats.mean_interval(per_seed)
     if over_seeds is not None:
         return Score(float(per_seed.mean()), over_seeds)
     low, high = stats.wilson_interval(sum(row.successes for row in rows), sum(row.episodes for row in rows))

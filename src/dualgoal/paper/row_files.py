@@ -92,14 +92,10 @@ class Record:
         return dataclasses.replace(found, rows=tuple(rows))
 
 
-def file_name(record: Record) -> str:
-    """Where a record is kept in the results folder; runs of different lengths of one cell have different names."""
-    return f"{record.table}/{record.task}.{record.column}.{record.steps}.json"
-
-
 def save(record: Record, folder: Path) -> Path:
-    """Write a record, one evaluation row per line so that version control shows what changed."""
-    target = Path(folder) / file_name(record)
+    """Write a record, one evaluation row per line so that version control shows what changed. Runs of different lengths
+    of one cell have different names."""
+    target = Path(folder) / record.table / f"{record.task}.{record.column}.{record.steps}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     content = record.to_json()
     rows = ",\n".join(json.dumps(row, allow_nan=False) for row in content.pop("rows"))

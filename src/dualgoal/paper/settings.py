@@ -88,6 +88,16 @@ def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides
     return _run(task, rep, algo, config.schedule(every) | settings)
 
 
+def for_task(
+    task: str, rep: str, algo: str, *, has_data: bool, has_env: bool = False, source: str = "paper", **overrides: Any
+) -> config.Run:
+    """The paper's run if the task is one of the paper's, else one on the user's own data. Without such data, an unknown
+    task is an error that names the nearest one."""
+    if tasks.plain(task) in tasks.TASKS or not has_data:
+        return preset(task, rep, algo, source=source, **overrides)
+    return own(task, rep, algo, has_env=has_env, **overrides)
+
+
 def own(task: str, rep: str, algo: str, has_env: bool = False, **overrides: Any) -> config.Run:
     """A run on the user's own data, with the library's defaults; evaluated if the user has an environment for it
     (`has_env`) or the task's name is one of ours. A maze of one's own is trained like OGBench's medium one."""

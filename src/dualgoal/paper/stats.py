@@ -60,7 +60,6 @@ def bootstrap(
     rng: np.random.Generator,
     *,
     resamples: int = RESAMPLES,
-    level: float = LEVEL,
 ) -> Interval | None:
     """Percentile interval of a statistic, seeds resampled within each task; None if no task has two seeds.
 
@@ -68,11 +67,16 @@ def bootstrap(
     """
     if not strata or max(len(s) for s in strata) < 2:
         return None
-    return _percentiles(statistic(resample(strata, rng, resamples)), level)
+    return _percentiles(statistic(resample(strata, rng, resamples)))
 
 
-def _percentiles(samples: np.ndarray, level: float) -> Interval:
-    low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
+def mean_interval(scores: np.ndarray, resamples: int = RESAMPLES) -> Interval | None:
+    """Bootstrap interval of the mean over the seeds of one task, always the same for the same scores."""
+    return bootstrap([scores], mean_of_tasks, np.random.default_rng(0), resamples=resamples)
+
+
+def _percentiles(samples: np.ndarray) -> Interval:
+    low, high = np.quantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
@@ -84,13 +88,11 @@ def improvement(x: Strata, y: Strata) -> np.ndarray:
     return 0.5 + 0.5 * np.mean(signs, axis=0)
 
 
-def improvement_interval(
-    x: Strata, y: Strata, rng: np.random.Generator, *, resamples: int = RESAMPLES, level: float = LEVEL
-) -> Interval | None:
+def improvement_interval(x: Strata, y: Strata, rng: np.random.Generator) -> Interval | None:
     """Bootstrap interval of `improvement`, seeds of both sides resampled within each task."""
     if not x or max(len(s) for s in (*x, *y)) < 2:
         return None
-    return _percentiles(improvement(resample(x, rng, resamples), resample(y, rng, resamples)), level)
+    return _percentiles(improvement(resample(x, rng), resample(y, rng)))
 
 
 class Gap(NamedTuple):
@@ -101,37 +103,37 @@ class Gap(NamedTuple):
     welch: Interval | None
 
 
-def difference(x: np.ndarray, y: np.ndarray, rng: np.random.Generator, *, resamples: int = RESAMPLES) -> Gap:
+def difference(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> Gap:
     """Mean of x minus mean of y with a bootstrap interval and with Welch's, which is also valid for four seeds."""
     x, y = np.asarray(x, float), np.asarray(y, float)
     gap = float(x.mean() - y.mean())
     if min(len(x), len(y)) < 2:
         return Gap(gap, None, None)
-    means = [sample.mean(axis=-1) for sample in resample([x, y], rng, resamples)]
-    return Gap(gap, _percentiles(means[0] - means[1], LEVEL), welch_interval(x, y))
+    means = [sample.mean(axis=-1) for sample in resample([x, y], rng)]
+    return Gap(gap, _percentiles(means[0] - means[1]), welch_interval(x, y))
 
 
-def student_interval(scores: Sequence[float], level: float = LEVEL) -> Interval | None:
+def student_interval(scores: Sequence[float]) -> Interval | None:
     """Student's interval of a mean, valid for a few seeds; None for one seed."""
     if len(scores) < 2:
         return None
     error = float(np.std(scores, ddof=1)) / math.sqrt(len(scores))
-    half = float(scipy.stats.t.ppf((1 + level) / 2, len(scores) - 1)) * error
+    half = float(scipy.stats.t.ppf((1 + LEVEL) / 2, len(scores) - 1)) * error
     return float(np.mean(scores)) - half, float(np.mean(scores)) + half
 
 
-def welch_interval(x: np.ndarray, y: np.ndarray, level: float = LEVEL) -> Interval:
+def welch_interval(x: np.ndarray, y: np.ndarray) -> Interval:
     """Welch's interval of the difference of two means, degrees of freedom rounded down to a whole number.
 
     Rounding down errs on the wide side: with two seeds a side, as in some of our tables, it nearly doubles the width.
     """
-    return welch_of_summaries((x.mean(), x.std(), len(x)), (y.mean(), y.std(), len(y)), level)
+    return welch_of_summaries((x.mean(), x.std(), len(x)), (y.mean(), y.std(), len(y)))
 
 
 Summary = tuple[float, float, int]  # mean, population standard deviation, number of seeds
 
 
-def welch_of_summaries(x: Summary, y: Summary, level: float = LEVEL) -> Interval:
+def welch_of_summaries(x: Summary, y: Summary) -> Interval:
     """The same from what a paper prints. Read as population values, its standard deviations give the wider interval."""
     gap = float(x[0] - y[0])
     squares = [std**2 / (count - 1) for _, std, count in (x, y)]  # squared standard errors of the two means
@@ -139,13 +141,13 @@ def welch_of_summaries(x: Summary, y: Summary, level: float = LEVEL) -> Interval
     if error == 0:  # no spread on either side, so no degrees of freedom
         return gap, gap
     freedom = sum(squares) ** 2 / sum(s**2 / (count - 1) for s, (_, _, count) in zip(squares, (x, y), strict=True))
-    low, high = scipy.stats.t.interval(level, math.floor(freedom + 1e-9), loc=gap, scale=error)
+    low, high = scipy.stats.t.interval(LEVEL, math.floor(freedom + 1e-9), loc=gap, scale=error)
     return float(low), float(high)
 
 
-def wilson_interval(successes: int, trials: int, level: float = LEVEL) -> Interval:
+def wilson_interval(successes: int, trials: int) -> Interval:
     """Wilson's interval of a success probability."""
-    low, high = scipy.stats.binomtest(successes, trials).proportion_ci(level, method="wilson")
+    low, high = scipy.stats.binomtest(successes, trials).proportion_ci(LEVEL, method="wilson")
     return float(low), float(high)
 
 

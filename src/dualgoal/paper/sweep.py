@@ -97,9 +97,9 @@ def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
 
 
 def _configure(task: str, rep: str, algo: str, options: dict[str, Any]) -> Run:
-    in_the_paper = tasks.plain(task) in tasks.TASKS or tasks.family(task) in families.OTHERS
-    configure = families.of_task(task).configure if in_the_paper else settings.own
-    return configure(task, rep, algo, **options)
+    if tasks.family(task) in families.OTHERS:
+        return families.of_task(task).configure(task, rep, algo, **options)
+    return settings.for_task(task, rep, algo, has_data=True, **options)
 
 
 def _options(rep: str, algo: str) -> set[str]:
@@ -168,5 +168,4 @@ def _line(job: Job, problems: list[str]) -> Line:
     if not len(scores):
         return Line(*about, None, None, None, str(job.out))
     mean, std = stats.mean_std(scores)
-    between = stats.bootstrap([scores], stats.mean_of_tasks, np.random.default_rng(0))
-    return Line(*about, mean, std, between, str(job.out))
+    return Line(*about, mean, std, stats.mean_interval(scores), str(job.out))

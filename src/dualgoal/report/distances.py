@@ -42,10 +42,10 @@ def explore(
 
     path = Path(path)
     policy = load(path, seed)
-    if _pixels(policy):  # an image costs as much as a hundred vectors
+    if policy.facts.sizes.pixels:  # an image costs as much as a hundred vectors
         states, goals = min(states, PIXEL_STATES), min(goals, PIXEL_GOALS)
     family = tasks.family(policy.run.task)
-    maze = _maze(policy) if family in tasks.MAZES and not _pixels(policy) else None
+    maze = _maze(policy) if family in tasks.MAZES and not policy.facts.sizes.pixels else None
     rng = np.random.default_rng(0)
     observations, targets = _observations(policy, path, data, maze, states, rng)
     chosen = _spread(observations[:, :2], goals) if maze else rng.permutation(len(observations))[:goals]
@@ -58,7 +58,7 @@ def explore(
 
 def _learned(policy: Any, observations: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Distances (goals, states). Images are processed goal by goal, because all pairs at once would fill the memory."""
-    if _pixels(policy):
+    if policy.facts.sizes.pixels:
         return np.stack([policy.distance(observations, goal) for goal in targets])
     states, goals = np.tile(observations, (len(targets), 1)), np.repeat(targets, len(observations), axis=0)
     return policy.distance(states, goals).reshape(len(targets), len(observations))
@@ -213,10 +213,6 @@ def _maze(policy: Any) -> Any:
     except UserError:  # no simulator here: the table has no walls and no exact distances
         return None
     return ogbench.maze(policy.run.task) if ogbench.exists(policy.run.task) else None
-
-
-def _pixels(policy: Any) -> bool:
-    return policy.facts.sizes.pixels
 
 
 def _rounded(values: np.ndarray, digits: int) -> list[Any]:

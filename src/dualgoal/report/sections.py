@@ -58,7 +58,7 @@ def _result_row(run: Shown, any_paper: bool) -> list[Markup]:
     cells = [cell(_both(run))]
     if values.size:
         mean, std = stats.mean_std(values)
-        interval = stats.bootstrap([values], stats.mean_of_tasks, np.random.default_rng(0))
+        interval = stats.mean_interval(values)
         words = f"{interval[0]:.0f} to {interval[1]:.0f}" if interval else "one seed"
         cells.append(cell(tag("strong", f"{mean:.0f} ± {std:.0f}"), mean))
         cells.append(cell(words, interval[0] if interval else -1))

@@ -105,6 +105,11 @@ class Run:
         return id_of(to_dict(self))
 
     @property
+    def names(self) -> tuple[str, str]:
+        """Of the representation and of the algorithm, under which any process finds them again."""
+        return part_name("rep", self.rep), part_name("algo", self.algo)
+
+    @property
     def has_policy(self) -> bool:
         """False for a representation trained alone."""
         return bool(self.algo.roles)
@@ -169,9 +174,9 @@ def _digest(values: Mapping[str, Any], without: frozenset[str]) -> str:
     return hashlib.sha256(canonical(fields).encode()).hexdigest()[:12]
 
 
-def to_dict(run: Run) -> dict[str, Any]:
-    """Plain JSON values; a part becomes its registry name and its options."""
-    return _fields(run)
+def to_dict(run: Any) -> dict[str, Any]:
+    """The fields of a run, or of any dataclass in it, as plain JSON values; a part becomes its name and its options."""
+    return {f.name: _plain(getattr(run, f.name)) for f in dataclasses.fields(run) if f.init}
 
 
 def from_dict(values: Any) -> Run:
@@ -240,15 +245,11 @@ def _make(values: dict[str, Any], cls: Any, where: str) -> Any:
     return _build(cls, values, where) if kind is None else _part_from_dict(kind, values, where)
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
-
-
 def _plain(value: Any) -> Any:
     if (kind := _kind_of(type(value))) is not None:
-        return {"name": part_name(kind, value), **_fields(value)}
+        return {"name": part_name(kind, value), **to_dict(value)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _fields(value)
+        return to_dict(value)
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     if value is None or isinstance(value, bool | int | float | str):

@@ -17,7 +17,7 @@ from dualgoal import jsons
 from dualgoal.errors import Preempted, UserError
 from dualgoal.files import make_folder, remove_leftovers, require_no_link, write_atomic
 from dualgoal.jsons import Journal, Row, json_object, read_rows, usable_rows
-from dualgoal.runs import checkpoint, config, measured, owner, rows
+from dualgoal.runs import checkpoint, config, measured, owner
 from dualgoal.runs.checkpoint import Arrays, Damaged, Shape
 from dualgoal.runs.config import Run
 from dualgoal.runs.facts import RunFacts
@@ -38,9 +38,8 @@ CONFIG_LIMIT = 1 << 20  # bytes; a real one has about 3,000
 
 def default_folder(run: Run, root: str | Path = "runs") -> Path:
     """Where a run lies unless told otherwise: ROOT/TASK/REP-ALGO-ID."""
-    parts = (config.part_name("rep", run.rep), config.part_name("algo", run.algo), run.id)
     # The name of a part from outside the package may hold what a file name must not.
-    return Path(root) / run.task / re.sub(r"[^\w.-]", "_", "-".join(parts))
+    return Path(root) / run.task / re.sub(r"[^\w.-]", "_", "-".join((*run.names, run.id)))
 
 
 @dataclass(frozen=True)
@@ -145,14 +144,6 @@ def evaluations(path: str | Path, name: str = EVALUATIONS) -> list[EvalRow]:
 def usable_evaluations(path: str | Path, name: str = EVALUATIONS) -> tuple[list[EvalRow], str | None]:
     """The rows that can be read, and one line about those that cannot."""
     return usable_rows(Path(path) / name, EvalRow.from_json)
-
-
-def missing_evaluations(path: str | Path, steps: Iterable[int], seeds: Iterable[int]) -> list[int]:
-    """Those of `steps` whose evaluation lacks a goal of one of `seeds`."""
-    goals = read(path).facts.goals
-    if not goals:
-        return list(steps)  # nobody knows of how many goals an evaluation consists
-    return rows.missing(evaluations(path), steps=steps, seeds=seeds, goals=goals)
 
 
 class Store:
@@ -346,16 +337,10 @@ def _require_same(path: Path, before: Recorded, run: Run, facts: RunFacts, warn:
             f"{path}: evaluated with {old_goals[0]} goals, and '{run.eval_goals}' now gives {new_goals[0]} that are "
             "not the same; restore them or choose another --out"
         )
-    for name, was, now in _may_change_bits(before.facts, facts):
-        if was != now:
+    was, now = ({**found.versions, **vars(found.hardware)} for found in (before.facts, facts))
+    for name in ("jax", "jaxlib", "mujoco", "device", "devices", "threads", "precision"):
+        if was.get(name) != now.get(name):
             warn(
-                f"{path}: {name} was {was} and is now {now}; "
+                f"{path}: {name} was {was.get(name)} and is now {now.get(name)}; "
                 "training continues, but results will not be bit-identical to an uninterrupted run"
             )
-
-
-def _may_change_bits(before: RunFacts, now: RunFacts) -> Iterable[tuple[str, Any, Any]]:
-    for name in ("jax", "jaxlib", "mujoco"):
-        yield name, before.versions.get(name), now.versions.get(name)
-    for name in ("device", "devices", "threads", "precision"):
-        yield name, getattr(before.hardware, name), getattr(now.hardware, name)

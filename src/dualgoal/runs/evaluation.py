@@ -20,7 +20,7 @@ from dualgoal.runs.config import Run, check_range
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode
 from dualgoal.runs.rows import Conditions, EvalRow
 from dualgoal.runs.worker import ENVIRONMENT, Job, Player
-from dualgoal.workers import Pool
+from dualgoal.workers import Here, Pool
 
 
 class NotRecorded(UserWarning):
@@ -56,11 +56,16 @@ class Plan:
 
 
 class WorkerEvaluator:
-    """Evaluates checkpoints of a run in worker processes, in the order in which they were submitted."""
+    """Evaluates checkpoints of a run in worker processes, in the order in which they were submitted.
 
-    def __init__(self, plan: Plan, workers: int, cpus: Sequence[int] | None = None):
+    With `env`, an environment that no other process can make (an object, or a function of a notebook), this process
+    plays instead, before `submit` returns.
+    """
+
+    def __init__(self, plan: Plan, workers: int, cpus: Sequence[int] | None = None, env: Any = None):
         self.goals, self._plan = plan.goals, plan
-        self._pool: Pool[Job, list[Episode]] = Pool(Player(), workers, environment=ENVIRONMENT, cpus=cpus)
+        self._pool: Pool[Job, list[Episode]] | Here[Job, list[Episode]]
+        self._pool = Pool(Player(), workers, environment=ENVIRONMENT, cpus=cpus) if env is None else Here(Player(env))
         self._waiting: list[tuple[int, list[tuple[Job, Future[list[Episode]]]]]] = []
 
     def __enter__(self) -> "WorkerEvaluator":
@@ -93,39 +98,6 @@ class WorkerEvaluator:
                     future.result()
                 break
             finished.append((step, _rows(step, [(job, future.result()) for job, future in answers])))
-            self._waiting.pop(0)
-        return finished
-
-
-class HereEvaluator:
-    """Evaluates checkpoints in this process, while training waits: for an environment that no other process can make,
-    such as an object or a function of a notebook."""
-
-    def __init__(self, plan: Plan, env: Any):
-        self.goals, self._plan, self._player = plan.goals, plan, Player(env)
-        self._waiting: list[tuple[int, Path]] = []
-
-    def __enter__(self) -> "HereEvaluator":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    @property
-    def pending(self) -> list[int]:
-        return [step for step, _ in self._waiting]
-
-    def submit(self, path: Path, step: int) -> None:
-        """Note that the checkpoint of `step` is to be evaluated."""
-        self._waiting.append((step, path))
-
-    def collect(self, wait: bool = False) -> list[tuple[int, list[EvalRow]]]:
-        """(step, rows) of what has been submitted; it is played now, whether to `wait` or not."""
-        finished = []
-        while self._waiting:
-            step, path = self._waiting[0]
-            jobs = self._plan.jobs(path, step)
-            finished.append((step, _rows(step, [(job, self._player(job)) for job in jobs])))
             self._waiting.pop(0)
         return finished
 
@@ -207,7 +179,7 @@ def evaluate(
     )
     check_range("episodes", plan.episodes, 1)  # a run may have none
     count = min(workers or machine.cores(), len(plan.jobs(path, step)))
-    with WorkerEvaluator(plan, count) if env is None else HereEvaluator(plan, env) as evaluator:
+    with WorkerEvaluator(plan, count, env=env) as evaluator:
         evaluator.submit(path, step)
         ((_, rows),) = evaluator.collect(wait=True)
     if record:

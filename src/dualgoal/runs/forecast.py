@@ -120,10 +120,10 @@ def look_at(path: Path, task: str) -> DataFile:
 
 def text(seen: Forecast) -> str:
     """A forecast for people."""
-    run, names = seen.run, [config.part_name("rep", seen.run.rep), config.part_name("algo", seen.run.algo)]
+    run = seen.run
     todo = f"steps {seen.done:,} to {run.steps:,}" if seen.done < run.steps else f"complete ({seen.done:,} steps)"
     lines = [
-        f"run         {run.task}  {' + '.join(names)}  seeds {' '.join(map(str, run.seeds))}",
+        f"run         {run.task}  {' + '.join(run.names)}  seeds {' '.join(map(str, run.seeds))}",
         f"id          {run.id}",
         f"directory   {seen.out} ({'new' if not seen.done else 'exists'})",
         f"training    {todo}, batches of {run.batch_size:,}",

@@ -16,7 +16,6 @@ from dualgoal.agent import Agent
 from dualgoal.errors import UserError
 from dualgoal.fast import activations
 from dualgoal.runs import export, onnx_graph, policy
-from dualgoal.runs.config import part_name
 
 ROWS = 3  # compared
 TOLERANCE = {"float32": 1e-4, "tf32": 0.02, "bf16": 0.1}  # of actions in [-1, 1], and of z in units of its size
@@ -155,9 +154,9 @@ def _shape(tensor: onnx_graph.Tensor) -> str:
 
 def _facts(loaded: policy.Policy) -> dict[str, str]:
     units = loaded.facts.dataset.action_range
-    run = loaded.run
+    rep, algo = loaded.run.names
     return {
-        "task": run.task, "rep": part_name("rep", run.rep), "algo": part_name("algo", run.algo),
+        "task": loaded.run.task, "rep": rep, "algo": algo,
         "seed": str(loaded.seed), "step": str(loaded.step), "dualgoal": machine.version("dualgoal") or "",
         "action_low": "" if units is None else " ".join(map(str, units.low)),
         "action_high": "" if units is None else " ".join(map(str, units.high)),

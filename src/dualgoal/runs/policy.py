@@ -140,10 +140,9 @@ class Policy:
 
     def __repr__(self) -> str:
         sizes, run = self.facts.sizes, self.run
-        pair = f"{config.part_name('rep', run.rep)} + {config.part_name('algo', run.algo)}"
         actions = f"{sizes.action_dim} discrete actions" if sizes.discrete else f"actions ({sizes.action_dim},)"
         return (
-            f"Policy: {run.task}, {pair}, seed {self.seed}, step {self.step:,}; "
+            f"Policy: {run.task}, {' + '.join(run.names)}, seed {self.seed}, step {self.step:,}; "
             f"observations {sizes.observation_shape}, goals {sizes.goal}, {actions}"
         )
 

@@ -40,10 +40,10 @@ class WandB:
     def __init__(self, folder: Path, run: config.Run):
         wandb = imports.optional("wandb", "track", "--track wandb")
         mode: Any = os.environ.get("WANDB_MODE", "offline")
-        names = (run.task, config.part_name("rep", run.rep), config.part_name("algo", run.algo))
         self._run: Any = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", "dualgoal"), name="/".join(names), dir=str(folder), mode=mode,
-            config=config.to_dict(run), id=run.id, resume="allow", settings=wandb.Settings(silent=True, console="off"),
+            project=os.environ.get("WANDB_PROJECT", "dualgoal"), name="/".join((run.task, *run.names)), dir=str(folder),
+            mode=mode, config=config.to_dict(run), id=run.id, resume="allow",
+            settings=wandb.Settings(silent=True, console="off"),
         )  # fmt: skip
 
     def log(self, step: int, values: dict[str, float]) -> None:

@@ -27,7 +27,7 @@ from dualgoal.jsons import Row
 from dualgoal.loop import TrainingLoop, first_broken
 from dualgoal.runs import config, continuing, directory, memory, policy, resume, rows, trackers, trees, world
 from dualgoal.runs.config import Run
-from dualgoal.runs.evaluation import HereEvaluator, Plan, WorkerEvaluator
+from dualgoal.runs.evaluation import Plan, WorkerEvaluator
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
 from dualgoal.runs.interruption import Interruption
 from dualgoal.runs.rows import EvalRow
@@ -133,17 +133,14 @@ def train(
             say(f"{out}: complete ({run.steps:,} steps)")
             return out
         say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
-        if evaluator is None and env is not None:
-            evaluator = HereEvaluator(Plan.of(run, goals or 0, video), env)
-        elif evaluator is None:
+        if evaluator is None:
             count = workers or default_workers(facts.hardware.platform, worker_cpus)
-            evaluator = WorkerEvaluator(Plan.of(run, goals or 0, video), count, worker_cpus)
+            evaluator = WorkerEvaluator(Plan.of(run, goals or 0, video), count, worker_cpus, env)
         stack.enter_context(evaluator)
         opened = trackers.open_trackers(tuple(track_with), out, run, start.step)
         for tracker in opened:
             stack.callback(tracker.close)
-        title = f"{run.task}  {config.part_name('rep', run.rep)} + {config.part_name('algo', run.algo)}"
-        display = progress.display(title, start.step, run.steps, quiet)
+        display = progress.display(f"{run.task}  {' + '.join(run.names)}", start.step, run.steps, quiet)
         stack.callback(display.close)
         session = Session(run, record, loop, evaluator, display, opened, on_evaluation)
         held_out = None if validation is None else facts.dataset.as_networks_read(validation)
@@ -175,11 +172,11 @@ class Session:
     def finish(self, start: resume.Start, training: Any, validation: Dataset | None) -> None:
         """Take the steps that are left, then wait for the evaluations."""
         held_out = None if validation is None else self.loop.place_data(to_device(validation))
-        for step in start.evaluations:
-            self.evaluator.submit(self.record.path, step)
         step, state = start.step, start.state
         rate, self.since = 0.0, time.perf_counter()
         with Interruption() as interruption:
+            for earlier in start.evaluations:
+                self.evaluator.submit(self.record.path, earlier)
             if step < self.run.steps:
                 self.loop.compile(state, training)
                 self._leave_if(interruption, step)  # compiling takes long, and nothing has been computed yet
@@ -217,7 +214,8 @@ class Session:
         if step in self.saves:
             self._save(step, state)
         if step in self.run.eval_steps:
-            self.evaluator.submit(self.record.path, step)
+            self.display.advance(step, f"evaluating step {step:,}")
+            self.evaluator.submit(self.record.path, step)  # which takes its time if this process plays
 
     def _log(self, step: int, split: str, values: dict[str, np.ndarray]) -> None:
         names = sorted(values)
