@@ -1,5 +1,6 @@
 """What rows cost: seconds from timing.jsonl, shared devices, and the table on the page of results."""
 
+import dataclasses
 import json
 
 import pytest
@@ -58,6 +59,8 @@ def test_costs_are_kept_in_row_files_and_summed(pair, tmp_path):
     assert "| sum of what was recorded | | 15.0 | 4.0 | 4.0 |" in text  # the same data, counted once
     # 450 s for 2,000 steps, of each of two columns: 0.45 s x 13 tasks x 8 seeds x 1M steps
     assert "`state_gcivl` in full (13 tasks, 8 seeds, 1,000,000 steps): 13,000.0 GPU hours for 2 of 6 columns" in text
+    images = dataclasses.replace(found[0], table="pixel_gcivl", task="visual-scene-play-v0", cost=Cost(1000, 9e9))
+    assert "13,000.0 GPU hours" in cost_table.markdown([*found, images]), "at the rate of states"
     assert "## What the rows cost" in results_page.build(tmp_path / "results")
 
 

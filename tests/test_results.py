@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from dualgoal.cli.main import main
+from dualgoal.errors import UserError
 from dualgoal.paper import results_page, row_files, settings, tables
 from dualgoal.runs import config
 from run_files import rows, write_run
@@ -67,6 +70,8 @@ def test_a_bad_run_costs_only_itself(tmp_path):
     content = json.loads((tmp_path / "runs" / "config" / "config.json").read_text())
     (tmp_path / "runs" / "config" / "config.json").write_text(json.dumps(content | {"run": {"task": 7, "rep": []}}))
     names = [path.name for path in results_page.collect(tmp_path / "runs", tmp_path / "results", said.append)]
+    with pytest.raises(UserError, match="nowhere: no such folder; give the one that holds the runs"):
+        results_page.collect(tmp_path / "nowhere", tmp_path / "results")
     assert names == ["scene-play-v0.dual.1000.json"] and len(said) == 2
     assert "config: left out: " in said[0] and "rows: left out: " in said[1] and "line 101: " in said[1]
 

@@ -10,7 +10,7 @@ from dualgoal.engine.items import Item, Patience, Placement, perform
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs, reproduce, sweep
 from dualgoal.paper.jobs import Execution
-from dualgoal.runs import directory, owner
+from dualgoal.runs import continuing, directory, owner
 from run_files import write_run
 from test_reproduce import Trainer
 
@@ -171,6 +171,15 @@ def test_a_run_that_somebody_else_is_training_is_left_alone(tmp_path):
         problems = jobs.carry_out(sweep.plan(file, out), out, Execution(on="ray"), say=lambda text: None)
     assert len(done) == 5 and all(item.out.is_absolute() for item in done)
     assert len(problems) == 1 and "process 12 on node7 is training it" in problems[0]
+
+
+def test_paths_in_a_sweep_are_those_that_training_records(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, FILE.replace("[options]", "[options]\nfrozen_rep = 'stage'\nenv = 'envs.py:Make'"))
+    train = lambda run, out, **options: Trainer()(continuing.absolute(run), out, **options)
+    done = sweep.carry_out(file, out="runs", execution=Execution(train=train), say=lambda text: None)
+    assert [line["mean"] for line in done.values["runs"]] == [50] * 2 + [90] * 4
+    assert {job.status for job in sweep.plan(file, "runs")} == {"finished"}
 
 
 def test_rows_are_read_from_the_directories(tmp_path):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from dualgoal.envs.tasks import is_pixels
 from dualgoal.paper import tables
 from dualgoal.paper.conditions import NOT_RECORDED
 from dualgoal.paper.row_files import Record
@@ -35,7 +36,7 @@ def _complete(records: Sequence[Record]) -> list[str]:
     """GPU hours of whole tables, as far as the rate of a column was recorded on any task with states."""
     rates: dict[tuple[str, str, str], float] = {}
     for record in records:
-        if record.cost.device is not None and record.cost.steps:
+        if record.cost.device is not None and record.cost.steps and not is_pixels(record.task):
             column = tables.get(record.table).column(record.column)
             key = (column.rep, column.algo, str(sorted(column.options.items())))
             rates[key] = record.cost.device / (record.cost.steps * len(record.seeds))

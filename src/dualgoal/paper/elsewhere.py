@@ -127,11 +127,12 @@ def differences(method: Method, row: Row) -> list[str]:
 
 def markdown(methods: Sequence[Method], ours: Mapping[str, Mapping[str, str]]) -> str:
     """Tasks by methods: first our columns (heading: task: text), then theirs, with a letter per difference."""
-    letters: dict[str, str] = {}
+    letters: dict[str, str] = {}  # by difference: a to z, then aa, bb, ...
+    letter = lambda n: string.ascii_lowercase[n % 26] * (1 + n // 26)
     cells: dict[str, dict[str, str]] = {task: {} for task in TASKS}
     for method in methods:
         for row in method.rows:
-            marks = [letters.setdefault(d, string.ascii_lowercase[len(letters)]) for d in differences(method, row)]
+            marks = [letters.setdefault(d, letter(len(letters))) for d in differences(method, row)]
             text = f"{row.mean:g}" + (f"±{row.std:g}" if row.std is not None else "")
             cells[row.task][method.method] = text + (f" ({', '.join(sorted(marks))})" if marks else "")
     shown = [task for task in TASKS if cells[task]]

@@ -26,7 +26,7 @@ from dualgoal.paper import (
 )
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.tables import PlannedRun
-from dualgoal.runs import directory
+from dualgoal.runs import directory, overview
 
 # What a run may change and still fill a cell of a table; what matters of it is printed with the number.
 MAY_DIFFER = ("seeds", "steps", "episodes", "eval_every", "save_every", "log_every", "precision", "deterministic")
@@ -85,7 +85,7 @@ def collect(
     of the time in which several of them used one device.
     """
     written = []
-    paths = sorted(p.parent for p in Path(runs).rglob("config.json"))
+    paths = [path for path in overview.find(runs) if (path / directory.CONFIG).exists()]
     spent = costs.of_runs(paths, shared_device)
     for path in paths:
         try:

@@ -19,7 +19,7 @@ from dualgoal.files import read_toml
 from dualgoal.paper import families, jobs, settings, stats
 from dualgoal.paper.jobs import Execution, Job, Outcome
 from dualgoal.paper.tables import PlannedRun
-from dualgoal.runs import config
+from dualgoal.runs import config, continuing
 from dualgoal.runs.config import Run
 
 KEYS = ("tasks", "reps", "algos", "seeds", "options", "grid")
@@ -84,7 +84,8 @@ def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
         for values in itertools.product(*sweep.grid.values()):
             chosen = dict(zip(sweep.grid, values, strict=True))
             given = {name: value for name, value in {**sweep.options, **chosen}.items() if name in known}
-            run = _configure(task, rep, algo, given | {"seeds": sweep.seeds})
+            # As training records it, wherever that will be.
+            run = continuing.absolute(_configure(task, rep, algo, given | {"seeds": sweep.seeds}))
             varied = [f"{name}={_brief(given[name])}" for name in sweep.grid if name in given]
             label = " ".join([f"{rep}+{algo}", *varied])
             plain = config.to_dict(run)

@@ -19,6 +19,7 @@ from dualgoal.report import distances, reader, sections
 from dualgoal.report.html import Markup, data, join, tag
 from dualgoal.report.reader import RunView
 from dualgoal.report.sections import Shown
+from dualgoal.runs import directory, overview
 
 MAX_EXPLORERS = 6
 SCRIPTS = ("report.js", "explorer.js", "boards.js")
@@ -57,7 +58,7 @@ def write_report(
     words += [] if data_path is None else ["--data", str(data_path)]
     command = command or shlex.join(words)
     paths = _expand(runs)
-    if not any((path / "config.json").exists() for path in paths):
+    if not any(map(_is_run, paths)):
         raise UserError(f"{paths[0]}: not a run directory (no config.json), nor a folder with one; give a run's --out")
     page = build(paths, title=title, command=command, data_path=data_path, explore=explore, notes=notes)
     target = Path(out)
@@ -70,9 +71,13 @@ def _expand(runs: Sequence[str | Path]) -> list[Path]:
     """Every run directory, where folders that hold run directories stand for all of them."""
     out: list[Path] = []
     for run in map(Path, runs):
-        inside = sorted(p.parent for p in run.rglob("config.json")) if run.is_dir() else []
-        out += [run] if (run / "config.json").exists() or not inside else inside
+        inside = [path for path in overview.find(run) if _is_run(path)] if run.is_dir() else []
+        out += inside or [run]
     return list(dict.fromkeys(out))
+
+
+def _is_run(path: Path) -> bool:
+    return (path / directory.CONFIG).exists()
 
 
 def build(

@@ -194,7 +194,7 @@ def text(rows: Sequence[EvalRow]) -> str:
     """Rows for people: success in percent, a line per seed and a column per goal."""
     goals = sorted({row.goal for row in rows})
     cell = {(row.seed, row.goal): 100 * row.success for row in rows}
-    lines = [" seed " + "".join(f"  goal {g}" for g in goals) + "    mean"]
+    lines = [" seed " + "".join(f"{name:>8}" for name in [*(f"goal {g}" for g in goals), "mean"])]
     for seed in dict.fromkeys(row.seed for row in rows):
         values = [cell[seed, g] for g in goals]
         lines.append(f"{seed:>5} " + "".join(f"{v:>8.1f}" for v in [*values, sum(values) / len(values)]))
