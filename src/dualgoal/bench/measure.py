@@ -207,17 +207,11 @@ def operations_in(jaxpr: Any) -> float:
     return total
 
 
-@dataclass(frozen=True)
-class Row:
-    """What was measured of one case."""
+@dataclass(frozen=True, kw_only=True)
+class Row(Case):
+    """A case and what was measured of it."""
 
-    task: str
-    rep: str
-    algo: str
-    seeds: int
-    precision: str
     batch: int
-    width: int
     ms_per_step: float
     ms_per_step_per_seed: float
     steps_per_second: float
@@ -273,8 +267,7 @@ def time_case(case: Case, options: Options, baseline: Advance | None = None, tra
     plain = replace(case, precision="float32").agent()  # without kernels, which hide what they compute
     peak, flops = matmul_tflops(case.precision), operations(plain, data) * case.seeds
     return Row(
-        task=case.task, rep=case.rep, algo=case.algo, seeds=case.seeds, precision=case.precision,
-        batch=agent.spec.batch_size, width=case.width,
+        **{**vars(case), "batch": agent.spec.batch_size},
         ms_per_step=step * 1e3, ms_per_step_per_seed=step * 1e3 / case.seeds, steps_per_second=1 / step,
         baseline_ms=slow and slow * 1e3, ratio=slow and slow / (step / case.seeds), compile_s=compile_s,
         peak_bytes=memory.argument_size_in_bytes + memory.temp_size_in_bytes,

@@ -11,6 +11,15 @@ from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
 from dualgoal.envs.versions import QUICK, Quality
 
+KEY_HELP = (
+    "Names of arrays that are not found by themselves, for instance observations=joints actions=speeds terminals=end; "
+    "episodes=NAME is the number of each row's episode."
+)
+STANDARDIZE_HELP = (
+    "Let networks read each coordinate of observations and goals minus its mean, divided by its standard deviation: "
+    "for numbers far from 1. Files, environments and policies keep your units."
+)
+
 
 @dataclass(frozen=True)
 class Generate(Verb):
@@ -102,9 +111,7 @@ class Import(Verb):
     """Folder for the result."""
     task: Annotated[str | None, unset("from the source", "TASK")] = None
     """Name of the dataset."""
-    key: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], unset("none", "OURS=NAME ...")] = ()
-    """Names of arrays that are not found by themselves, for instance observations=joints actions=speeds terminals=end;
-    episodes=NAME is the number of each row's episode."""
+    key: Annotated[UseAppendAction[tuple[tuple[str, ...], ...]], unset("none", "OURS=NAME ...", KEY_HELP)] = ()
     observation_keys: Annotated[tuple[str, ...], unset("one array, found by its name", "NAME ...")] = ()
     """Entries of dictionary observations, or arrays, to join in this order."""
     scale_actions: bool = False
@@ -115,9 +122,7 @@ class Import(Verb):
     """Entries of dictionary observations, or arrays, that make a goal, joined in this order."""
     goal_function: Annotated[str | None, unset("none", "MODULE:NAME")] = None
     """A function from rows of observations to rows of goals."""
-    standardize: bool = False
-    """Let networks read each coordinate of observations and goals minus its mean, divided by its standard deviation:
-    for numbers far from 1. Files, environments and policies keep your units."""
+    standardize: Annotated[bool, arg(help=STANDARDIZE_HELP)] = False
     image_size: Annotated[tuple[int, ...], unset("as recorded", "H W")] = ()
     """Height and width to which frames of a LeRobot folder are scaled."""
     quiet: bool = False

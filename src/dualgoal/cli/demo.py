@@ -69,9 +69,8 @@ class Part:
         if self.rep is not None:
             from dualgoal.paper import lightsout
 
-            experiment = lightsout.Experiment(BOARD, self.rep, **self.settings)  # type: ignore[arg-type]
-            data = (self.episodes, experiment.length, experiment.data_seed)
-            lightsout.train(experiment.to_run(), self.path, *data, quiet=True)
+            made = {**self.settings, "size": BOARD, "rep": self.rep, "trajectories": self.episodes}
+            lightsout.Experiment(**made).train(self.path, quiet=True)
             return
         from dualgoal.collect import generate
         from dualgoal.paper import settings

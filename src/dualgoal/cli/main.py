@@ -58,7 +58,9 @@ VERBS: dict[str, Entry] = {
     "lightsout": Entry(
         "experiments:LightsOut", "Train DQN on Lights Out, the puzzle with exact distances.", resumes=True
     ),
-    "joins": Entry("experiments:Joins", "Fit joins of two images to the distances of drawn puzzles.", resumes=True),
+    "joins": Entry(
+        "experiments:Joins", "Compare ways to join two images, on distances of drawn puzzles.", resumes=True
+    ),
     "bench": Entry("experiments:Bench", "Measure how fast training is."),
 }
 

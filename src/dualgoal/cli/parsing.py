@@ -20,9 +20,12 @@ RANGE = re.compile(r"(\d+)-(\d+)")
 LONGEST_RANGE = 10_000
 
 
-def unset(meaning: str, metavar: str | None = None) -> Any:
-    """Annotation of an option that is None or empty unless given: what the help prints instead of that default."""
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {meaning})")
+def unset(meaning: str, metavar: str | None = None, help: str | None = None) -> Any:
+    """Annotation of an option that is None or empty unless given: what the help prints instead of that default.
+
+    A `help` of more than one line of source has to stand here: tyro would break the line where a docstring does.
+    """
+    return tyro.conf.arg(metavar=metavar, help=help, help_behavior_hint=f"(default: {meaning})")
 
 
 def whole_number(text: str) -> int:

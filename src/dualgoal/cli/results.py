@@ -76,8 +76,8 @@ class Compare(Verb):
 
 @dataclass(frozen=True)
 class Probe(Verb):
-    """Needs a dataset of a puzzle, with images or without; nothing is simulated. How far the learned distance grows
-    with each button that differs, whether it tells boards apart, and whether z says which buttons are lit."""
+    """Prints how far the learned distance grows with each button that differs, whether it tells boards apart, and
+    whether z says which buttons are lit. Needs a dataset of a puzzle, with images or without; nothing is simulated."""
 
     run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
     """Run directory."""
@@ -214,7 +214,7 @@ class Reproduce(ManyRuns):
 
 @dataclass(frozen=True)
 class Results(Verb):
-    """Evaluations go into one row file per table; the page shows all row files next to the published numbers."""
+    """Evaluations go into one row file per run; the page shows all row files next to the published numbers."""
 
     runs: Annotated[tuple[Path, ...], unset("only build the page")] = ()
     """Folders with runs to collect."""

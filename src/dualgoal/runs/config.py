@@ -72,7 +72,7 @@ class Run:
     log_every: int = 5_000
     """Steps between rows of metrics.jsonl."""
     episodes: int = 50
-    """Evaluation episodes per task; 0: no evaluation."""
+    """Evaluation episodes per goal; 0: no evaluation."""
     goal_noise: float = 0.0
     """Standard deviation of Gaussian noise on every coordinate of an evaluation goal, drawn once per episode."""
     action_noise: float = 0.0
@@ -88,8 +88,7 @@ class Run:
     eval_goals: str = "env"
     """Evaluation goals: env (the environment's own), env:N (its tasks 1 to N), validation:N, or a file with a list."""
     success: str = "info"
-    """When a goal counts as reached in your own environment: info (info["success"]), terminated, a distance to it, or
-    module:function of observation and goal."""
+    """When a goal of your environment is reached: info (info["success"]), terminated, a distance or module:function."""
     max_steps: int | None = None
     """Steps of an evaluation episode in your own environment."""
     deterministic: bool = False
