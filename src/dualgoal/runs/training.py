@@ -112,21 +112,18 @@ def train(
     say: Say = (lambda text: None) if quiet else warn
     training, validation = datasets or load_data(run.task, data_path, say)
     facts = describe(run, training, evaluator.goals if evaluator else None)
-    if evaluator is None and env is None and facts.dataset.maze is None:
-        require_env(run, may_be_own=False)
-    if evaluator is None and run.eval_steps:
-        facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training.goal_shape, validation))
-        facts = dataclasses.replace(facts, goals=world.count_goals(run, facts, env))
-    goals = facts.goals
+    if evaluator is None:
+        facts = _with_goals(facts, run, training, validation, env)
+    goals = facts.goals or 0
     with ExitStack() as stack:
         record = stack.enter_context(directory.Store(out, run, facts, warn=warn, wait=wait))
-        loop = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
         if (done := max(directory.steps(out), default=0)) > run.steps:
             say(f"{out}: complete ({done:,} steps, more than the {run.steps:,} that were asked for)")
             return out
+        loop = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
         if run.steps not in directory.steps(out):
             memory.require(out, loop, training, validation)
-        start = resume.restore(record, loop, run, goals or 0)
+        start = resume.restore(record, loop, run, goals)
         record.owner.report(start.step, None, "compiling" if start.step < run.steps else "")
         if start.step == run.steps and not start.evaluations:
             record.prune(scored_steps(run, run.steps))
@@ -135,7 +132,7 @@ def train(
         say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
         if evaluator is None:
             count = workers or default_workers(facts.hardware.platform, worker_cpus)
-            evaluator = WorkerEvaluator(Plan.of(run, goals or 0, video), count, worker_cpus, env)
+            evaluator = WorkerEvaluator(Plan.of(run, goals, video), count, worker_cpus, env)
         stack.enter_context(evaluator)
         opened = trackers.open_trackers(tuple(track_with), out, run, start.step)
         for tracker in opened:
@@ -146,6 +143,16 @@ def train(
         held_out = None if validation is None else facts.dataset.as_networks_read(validation)
         session.finish(start, loop.place_data(to_device(facts.dataset.as_networks_read(training))), held_out)
     return out
+
+
+def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Dataset | None, env: Any) -> RunFacts:
+    """The goals of the run's evaluations. The environment is made for this, so what does not fit is found now."""
+    if env is None and facts.dataset.maze is None:
+        require_env(run, may_be_own=False)
+    if not run.eval_steps:
+        return facts
+    facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training.goal_shape, validation))
+    return dataclasses.replace(facts, goals=world.count_goals(run, facts, env))
 
 
 class Session:
