@@ -227,11 +227,9 @@ class Journal(Generic[T]):
 
 
 def _line(row: Row) -> bytes:
-    return (json.dumps({k: _finite(v) for k, v in row.items()}, allow_nan=False) + "\n").encode()
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """A number that is not finite becomes null, for which JSON has no word."""
+    strange = [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
+    return (json.dumps(row | dict.fromkeys(strange), allow_nan=False) + "\n").encode()
 
 
 # Typed values ---------------------------------------------------------------------------------------------------------

@@ -44,8 +44,7 @@ class Generate(Verb):
     shadow_size: int = QUICK.shadow_size
     """Size of the shadow map of rendered images. Official datasets have 4096, which is slower."""
     mesh_cell: float = QUICK.mesh_cell
-    """In images, corners of a mesh within a cube of this many millimetres are drawn as one. Official datasets have 0,
-    which is slower."""
+    """Draw corners of a mesh in a cube of so many millimetres as one. Official datasets have 0, which is slower."""
     with_visual: bool = False
     """Also write the images of the same simulation, as visual-TASK: row k of one is row k of the other."""
     quiet: bool = False

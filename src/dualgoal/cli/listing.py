@@ -35,7 +35,9 @@ def entries(what: What) -> list[Entry]:
     from dualgoal import registry
 
     kind: registry.Kind = "rep" if what == "reps" else "algo"
-    return [_part(name, registry.part(kind, name)) for name in registry.names(kind)]
+    parts = {name: registry.part(kind, name) for name in registry.names(kind)}
+    options = lambda part: {f.name: _plain(f) for f in dataclasses.fields(part) if f.init}
+    return [{"name": name, "about": about(part), "options": options(part)} for name, part in parts.items()]
 
 
 def _tasks() -> list[Entry]:
@@ -60,11 +62,6 @@ def _tables() -> list[Entry]:
         }
         for table in tables.TABLES.values()
     ]
-
-
-def _part(name: str, cls: type) -> Entry:
-    options = {f.name: _plain(f) for f in dataclasses.fields(cls) if f.init}
-    return {"name": name, "about": about(cls), "options": options}
 
 
 def about(cls: type) -> str:

@@ -77,7 +77,7 @@ _kinds = {str: "a text in quotes", int: "a whole number", list: "a list", bool: 
 def text(run: Run, how: Mapping[str, Any]) -> str:
     """The file that gives this run, and how it is carried out as far as that was chosen."""
     values = config.to_dict(run)
-    chosen = {name: _plain(value) for name, value in how.items() if value not in (None, False, ())}
+    chosen = {name: value for name, value in how.items() if value not in (None, False, ())}
     top = {name: value for name, value in values.items() if not isinstance(value, dict)}
     lines = [f"# dualgoal train --config FILE: run {run.id}", *_lines(top | chosen)]
     for kind in PARTS:
@@ -92,14 +92,7 @@ def _table(name: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def _lines(values: Mapping[str, Any]) -> list[str]:
-    """TOML has no null: what is None is left out, which means the same."""
-    return [f"{name} = {_toml(value)}" for name, value in values.items() if value is not None]
-
-
-def _toml(value: Any) -> str:
-    """TOML writes numbers, texts, lists and truth values as JSON does, but for 1e-05, which both read."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+    """TOML writes numbers, texts, lists and truth values as JSON does, but for 1e-05, which both read. It has no null:
+    what is None is left out, which means the same."""
+    text = lambda value: json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)  # a path is a text
+    return [f"{name} = {text(value)}" for name, value in values.items() if value is not None]

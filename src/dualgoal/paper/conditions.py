@@ -21,21 +21,22 @@ def describe(table: Table, records: Iterable[Record]) -> list[str]:
         ("seeds", {str(len(r.seeds)) for r in records}, str(table.seeds)),
         ("episodes per task", {str(r.episodes) for r in records}, str(paper["episodes"])),
         ("data", {_data(r) for r in records}, family.paper_data),
-        ("precision", {_precision(r) for r in records}, "float32"),
-        ("device", {str(r.setting("hardware", "device") or NOT_RECORDED) for r in records}, "not stated"),
+        # Older records have the precision in their configuration only.
+        ("precision", {_known(r, ("hardware", "precision"), ("run", "precision")) for r in records}, "float32"),
+        ("device", {_known(r, ("hardware", "device")) for r in records}, "not stated"),
     ]
     if family.simulator:
-        simulators = {str(r.setting("versions", "mujoco") or NOT_RECORDED) for r in records}
-        facts.append(("MuJoCo", simulators, "not stated"))
+        facts.append(("MuJoCo", {_known(r, ("versions", "mujoco")) for r in records}, "not stated"))
     return [f"{name}: {', '.join(sorted(values))} (paper: {theirs})" for name, values, theirs in facts]
 
 
 def _data(record: Record) -> str:
     episodes = record.setting("dataset", "episodes")
     words = f", {episodes:,} episodes" if isinstance(episodes, int) else ""
-    return f"{record.setting('dataset', 'source') or NOT_RECORDED}{words}"
+    return _known(record, ("dataset", "source")) + words
 
 
-def _precision(record: Record) -> str:
-    """The arithmetic that was used; older records have it in their configuration only."""
-    return str(record.setting("hardware", "precision") or record.setting("run", "precision") or NOT_RECORDED)
+def _known(record: Record, *settings: tuple[str, str]) -> str:
+    """The first of these settings that was recorded."""
+    found = filter(None, (record.setting(*path) for path in settings))
+    return str(next(found, NOT_RECORDED))

@@ -18,16 +18,11 @@ def text(filled: FilledTable) -> str:
     for line in _lines(filled):
         rows += _text_rows(filled, line)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    body = [_aligned(row, widths) for row in rows]
+    aligned = [[name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])] for name, *cells in rows]
+    body = ["  ".join(row).rstrip() for row in aligned]
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
     below = notes(filled)
     return "\n".join([heading(filled), "", body[0], rule, *body[1:], *[""] * bool(below), *below, ""])
-
-
-def _aligned(row: list[str], widths: list[int]) -> str:
-    """The first column to the left, the others to the right."""
-    cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-    return "  ".join([row[0].ljust(widths[0]), *cells]).rstrip()
 
 
 def heading(filled: FilledTable) -> str:
@@ -94,7 +89,8 @@ def _label(filled: FilledTable, line: Line) -> str:
 
 def _text_rows(filled: FilledTable, line: Line) -> list[list[str]]:
     cells = list(line.cells.values())
-    paper = [_paper(cell) for cell in cells]
+    inside = lambda cell: " =" * bool(cell.paper_in_interval)
+    paper = [number(cell.paper) + "*" * cell.paper_highlight + inside(cell) for cell in cells]
     if not filled.has_measurements():
         return [[_label(filled, line), *paper]]
     rows = [[_label(filled, line), *(number(cell.measured, NOT_RUN) + "*" * cell.highlight for cell in cells)]]
@@ -102,10 +98,6 @@ def _text_rows(filled: FilledTable, line: Line) -> list[list[str]]:
         rows.append(["  95 % interval", *(_bounds(cell) for cell in cells)])
         rows.append(["  steps x seeds", *(_trained(cell.measured) if cell.measured else "" for cell in cells)])
     return [*rows, ["  paper", *paper]] if any(cell.paper for cell in cells) else rows
-
-
-def _paper(cell: Cell) -> str:
-    return number(cell.paper) + "*" * cell.paper_highlight + " =" * bool(cell.paper_in_interval)
 
 
 def _bounds(cell: Cell) -> str:

@@ -50,7 +50,9 @@ def locate(planned: Iterable[PlannedRun], root: Path) -> list[Job]:
     def job(planned: PlannedRun) -> Job:
         run = planned.run
         own = directory.default_folder(run, root)
-        if taken.setdefault(own, run.steps) != run.steps or _is_longer(own, planned):
+        there = _read(own)
+        longer = there is not None and there.steps > run.steps and not can_fill(own, planned)
+        if taken.setdefault(own, run.steps) != run.steps or longer:
             own = own.with_name(f"{own.name}-{run.steps}")
         fits = own if can_fill(own, planned) else None
         if fits is None:
@@ -91,12 +93,6 @@ def can_fill(path: Path, planned: PlannedRun) -> bool:
     if run.steps > wanted.steps and set(wanted.eval_steps) <= set(run.eval_steps):
         run = replace(run, steps=wanted.steps)  # it was extended, or will be
     return set(wanted.seeds) <= set(run.seeds) and not config.differences(replace(run, seeds=wanted.seeds), wanted)
-
-
-def _is_longer(path: Path, planned: PlannedRun) -> bool:
-    """Whether a directory holds the planned run, but longer and without its last evaluation."""
-    run = _read(path)
-    return run is not None and run.steps > planned.config["steps"] and not can_fill(path, planned)
 
 
 def is_finished(path: Path, planned: PlannedRun) -> bool:

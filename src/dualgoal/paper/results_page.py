@@ -93,17 +93,14 @@ def collect(
         except UserError as error:
             say(f"{path}: left out: {error}")
             continue
-        evaluated = [_with_cost(record, spent.get(path)) for record in found if record.done]
+        evaluated = [record for record in found if record.done]
+        if cost := spent.get(path):
+            with_data = [dataclasses.replace(cost, data=record.cost.data) for record in evaluated]
+            evaluated = [dataclasses.replace(r, cost=c) for r, c in zip(evaluated, with_data, strict=True)]
         written += [row_files.save(record, Path(into)) for record in evaluated]
         if not evaluated:
             say(f"{path}: left out: " + ("no evaluation yet" if found else "not a run of the paper's tables"))
     return written
-
-
-def _with_cost(record: Record, spent: costs.Cost | None) -> Record:
-    if spent is None:
-        return record
-    return dataclasses.replace(record, cost=dataclasses.replace(spent, data=record.cost.data))
 
 
 def cells_of(path: Path) -> list[PlannedRun]:

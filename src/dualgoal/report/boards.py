@@ -18,6 +18,7 @@ from dualgoal.errors import UserError
 from dualgoal.runs.policy import load
 
 NETWORK_LIMIT = 4 << 20  # bytes of one network in a page
+LAYER_PARTS = ("w", "b", "scale", "offset")  # weights (inputs, outputs), bias, and LayerNorm's if it follows
 
 Table = dict[str, Any]
 
@@ -41,7 +42,10 @@ def player(path: str | Path, view: View, label: str, style: int) -> Table:
     policy = load(path)
     if getattr(policy.run.algo, "network", None) != "heads" or policy.run.rep.looks_at_state:
         raise UserError(f"{path}: boards are played by networks with one output per button and goals of their own")
-    layers = [_layer(layer) for layer in policy.params.algo.critic.mlp.layers]
+    layers = [
+        {name: np.asarray(getattr(layer, name), np.float32) for name in LAYER_PARTS if hasattr(layer, name)}
+        for layer in policy.params.algo.critic.mlp.layers
+    ]
     size = sum(array.nbytes for layer in layers for array in layer.values())
     if size > NETWORK_LIMIT:
         raise UserError(f"{path}: its network has {size >> 20} MB; a page holds networks of {NETWORK_LIMIT >> 20} MB")
@@ -57,12 +61,6 @@ def player(path: str | Path, view: View, label: str, style: int) -> Table:
         "goals": _packed(policy.encode(goals, draw=0)),
         "layers": [{name: _packed(array) for name, array in layer.items()} for layer in layers],
     }
-
-
-def _layer(layer: Any) -> dict[str, np.ndarray]:
-    """Weights (inputs, outputs) and bias; scale and offset where LayerNorm follows."""
-    names = [name for name in ("w", "b", "scale", "offset") if hasattr(layer, name)]
-    return {name: np.asarray(getattr(layer, name), np.float32) for name in names}
 
 
 def _packed(array: np.ndarray) -> str:

@@ -268,14 +268,11 @@ def films(runs: Sequence[Shown], problems: list[str]) -> Markup | None:
         newest = max((path.name.split("-seed")[0] for path in videos), default="")
         for path in (p for p in videos if p.name.startswith(newest)):
             try:
-                size = path.lstat().st_size
-                content = read_bytes(path, left) if size <= left else b""
+                if path.lstat().st_size > left:
+                    raise UserError(f"a page holds {FILM_LIMIT >> 20} MB of films")
+                content = read_bytes(path, left)
             except (OSError, UserError) as error:
                 problems.append(f"{run.view.path}: {path.name} left out: {error}")
-                continue
-            if size > left:
-                limit = f"a page holds {FILM_LIMIT >> 20} MB of films"
-                problems.append(f"{run.view.path}: {path.name} left out, {limit}")
                 continue
             left -= len(content)
             figures.append(_film(f"{run.view.task}, {run.label}: {path.stem}", content, _poster(path)))

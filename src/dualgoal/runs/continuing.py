@@ -6,7 +6,7 @@ what its user did not choose stays as it was: what is recorded is what a run of 
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from dualgoal import imports
@@ -41,7 +41,8 @@ def find(
     """
     run = absolute(run)
     usual = directory.default_folder(run, root)
-    others = [*([] if also is None else [Path(also)]), usual, *_siblings(usual)]
+    siblings = sorted(usual.parent.glob(f"{usual.name.rpartition('-')[0]}-*"))  # of the same parts, with another id
+    others = [*([] if also is None else [Path(also)]), usual, *siblings]
     for folder in [Path(out)] if out is not None else others:
         with contextlib.suppress(UserError):
             before = directory.read_run(folder)
@@ -49,8 +50,3 @@ def find(
             if not config.differences(dataclasses.replace(before, steps=run.steps), same):
                 return same, folder
     return run, usual if out is None else Path(out)
-
-
-def _siblings(folder: Path) -> Iterator[Path]:
-    """Runs of the same representation and algorithm, whose names differ in the id."""
-    yield from sorted(folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"))

@@ -164,8 +164,10 @@ class Store:
         require_no_link(self.checkpoints)
         self.owner = owner.acquire(self.path, wait=wait, say=warn)
         try:
-            if self.owner.took_over:
-                self._detach_journals()
+            if self.owner.took_over:  # new files, as an owner that was only asleep still has the old ones open
+                for file in (self.path / name for name in (METRICS, EVALUATIONS, TIMING)):
+                    if file.exists():
+                        write_atomic(file, file.read_bytes())
             self._claim(facts)
             for folder in (self.path, self.checkpoints):
                 remove_leftovers(folder)
@@ -189,12 +191,6 @@ class Store:
         interrupted = isinstance(error, KeyboardInterrupt | Preempted)
         state = "finished" if error is None else "interrupted" if interrupted else "failed"
         self.owner.release(state, "" if error is None else str(error) or type(error).__name__)
-
-    def _detach_journals(self) -> None:
-        """Make the journals new files: an owner that was only asleep still has the old ones open."""
-        for name in (METRICS, EVALUATIONS, TIMING):
-            if (self.path / name).exists():
-                write_atomic(self.path / name, (self.path / name).read_bytes())
 
     @property
     def checkpoints(self) -> Path:
@@ -238,7 +234,10 @@ class Store:
                 return step, self.load(step, expected)
             except Damaged as damage:
                 self.warn(f"{self.path}: checkpoint {damage}; using the one before it")
-                self._set_aside(step)
+                arrays = checkpoint_path(self.path, step)
+                for file in (arrays, arrays.with_suffix(".json")):
+                    if file.exists():
+                        file.replace(file.with_name(file.name + ".damaged"))
         return None
 
     def rewind(self, step: int, incomplete: Collection[int] = ()) -> None:
@@ -255,11 +254,6 @@ class Store:
         wanted = {*steps(self.path)[-KEEP_LAST:], *keep}
         for step in set(_numbers(self.path, ".safetensors")) - wanted:
             self._remove(step)
-
-    def _set_aside(self, step: int) -> None:
-        for file in (checkpoint_path(self.path, step), checkpoint_path(self.path, step).with_suffix(".json")):
-            if file.exists():
-                file.replace(file.with_name(file.name + ".damaged"))
 
     def _remove(self, step: int) -> None:
         # The JSON goes first: without it the arrays are not a checkpoint any more.
