@@ -179,6 +179,7 @@ MISTAKES = {
     "runs --sort colour .": "unknown column 'colour'",
     # Plans
     "sweep nowhere.toml": "nowhere.toml: no such file",
+    "sweep empty": "empty: not a plain file; give the path of one",
     "sweep key.toml": "key.toml: unknown key 'stesp'",
     "sweep bad.toml": "bad.toml: not TOML",
     "sweep option.toml": "option.toml: unknown option 'rep.dmi'",

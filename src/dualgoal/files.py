@@ -43,7 +43,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _full(path: Path, error: OSError) -> UserError:
+def _not_written(path: Path, error: OSError) -> UserError:
     cure = "nothing earlier is lost: make room and run the same command again"
     return UserError(f"{path}: not written ({reason(error)}); {cure}")
 
@@ -62,7 +62,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         move_into_place(temporary, path)
     except OSError as error:
-        raise _full(path, error) from error
+        raise _not_written(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -98,7 +98,7 @@ def move_into_place(temporary: Path, path: Path) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise _full(path, error) from error
+        raise _not_written(path, error) from error
     sync_folder(path.parent)
 
 
@@ -109,7 +109,7 @@ def write_all(file: IO[bytes], path: Path, content: bytes) -> None:
         while left:
             left = left[file.write(left) :]
     except OSError as error:
-        raise _full(path, error) from error
+        raise _not_written(path, error) from error
 
 
 def require_no_link(folder: Path) -> None:
@@ -138,7 +138,7 @@ def open_plain(path: Path, mode: str, *, buffering: int = -1, follow: bool = Fal
     handle = os.open(path, flags, 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise UserError(f"{path}: not a plain file; remove it")
+        raise UserError(f"{path}: not a plain file; {'give the path of one' if follow else 'remove it'}")
     return os.fdopen(handle, mode, buffering)
 
 
@@ -216,7 +216,11 @@ def reason(error: Exception) -> str:
 
 
 class InUse(UserError):
-    """Another process has what this one needs."""
+    """Another process has what this one needs; `brief` says so without what to do."""
+
+    def __init__(self, folder: Path, by: str) -> None:
+        self.brief = f"{folder}: in use by {by}"
+        super().__init__(f"{self.brief}; wait for it or choose another --out")
 
 
 class Lock:
@@ -245,10 +249,11 @@ def locked(path: Path, *, wait: bool = False) -> Lock:
     """Hold the lock file `path` for this process. If another one holds it, raise, or wait for it and say so."""
     announced = False
     while isinstance(held := _try_lock(path), str):
+        in_use = InUse(path.parent, held)
         if not wait:
-            raise InUse(f"{path.parent}: in use by {held}; wait for it or choose another --out")
+            raise in_use
         if not announced:
-            print(f"{path.parent}: in use by {held}; waiting for it to finish", file=sys.stderr)
+            print(f"{in_use.brief}; waiting for it to finish", file=sys.stderr)
             announced = True
         time.sleep(0.1)
     return held

@@ -44,7 +44,7 @@ class Job:
 
 def locate(planned: Iterable[PlannedRun], root: Path) -> list[Job]:
     """Where each planned run is, or would be, and how far it is."""
-    read_once = functools.cache(_by_content)  # a folder is read once, however many runs are planned
+    read_once = functools.cache(_by_seedless_id)  # a folder is read once, however many runs are planned
     taken: dict[Path, int] = {}  # numbers of steps by directory: runs of one plan do not continue each other
 
     def job(planned: PlannedRun) -> Job:
@@ -56,7 +56,7 @@ def locate(planned: Iterable[PlannedRun], root: Path) -> list[Job]:
             own = own.with_name(f"{own.name}-{run.steps}")
         fits = own if can_fill(own, planned) else None
         if fits is None:
-            others = read_once(own.parent).get(_content(run), ())
+            others = read_once(own.parent).get(_seedless_id(run), ())
             fits = next((path for path in others if can_fill(path, planned)), None)
         if fits is None:
             return Job(planned, own, "unfinished" if own.exists() else "new")
@@ -65,12 +65,12 @@ def locate(planned: Iterable[PlannedRun], root: Path) -> list[Job]:
     return [job(one) for one in planned]
 
 
-def _by_content(folder: Path) -> dict[str, list[Path]]:
-    """The runs in a folder by what they compute for each of their seeds."""
+def _by_seedless_id(folder: Path) -> dict[str, list[Path]]:
+    """The runs in a folder by what they compute for each of their seeds, whichever these are."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.glob("*")):
         if (run := _read(path)) is not None:
-            found.setdefault(_content(run), []).append(path)
+            found.setdefault(_seedless_id(run), []).append(path)
     return found
 
 
@@ -81,7 +81,7 @@ def _read(path: Path) -> config.Run | None:
         return None
 
 
-def _content(run: config.Run) -> str:
+def _seedless_id(run: config.Run) -> str:
     return replace(run, seeds=(0,)).id
 
 

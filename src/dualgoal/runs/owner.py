@@ -179,7 +179,7 @@ def acquire(path: Path, *, wait: bool = False, say: Callable[[str], None] = prin
             if not wait:
                 raise
             if not announced:
-                say(f"{problem}; waiting")
+                say(f"{problem.brief}; waiting for it to finish")
                 announced = True
             time.sleep(min(1.0, every))
 
@@ -195,7 +195,7 @@ def _try_acquire(path: Path, every: float) -> Ownership:
         if lock is not None and (owner is None or owner.host == platform.node()):
             return Ownership(path, lock, every, took_over=False)  # nobody, or a dead process of this machine
         if owner is not None:
-            in_use = InUse(f"{path}: in use by {owner.name}; wait for it or choose another --out")
+            in_use = InUse(path, owner.name)
         if owner is None or seems_alive(status) or not _stays_silent(path, status, every):
             raise in_use
         with locked(path / TAKEOVER, wait=True):
