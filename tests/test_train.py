@@ -243,6 +243,9 @@ def test_trackers_write_real_files(folder, tmp_path, which, monkeypatch):
 def test_what_would_go_wrong_after_training_is_said_before(folder, tmp_path):
     with pytest.raises(UserError, match="no environment for task 'my-robot'.*--episodes 0"):
         training.train(dataclasses.replace(tiny_run(episodes=2), task="my-robot"), tmp_path / "a", data_path=folder)
+    with pytest.raises(UserError, match="metrics.jsonl would have 400,000 rows.*; give a larger --log-every"):
+        training.train(tiny_run(steps=100_000, log_every=1), tmp_path / "a", data_path=folder, quiet=True)
+    assert not (tmp_path / "a").exists()
     with pytest.raises(UserError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
         training.train(tiny_run(), tmp_path / "a", data_path=folder, track_with=("tensorbord",), quiet=True)
     assert not (tmp_path / "a" / "metrics.jsonl").read_bytes()

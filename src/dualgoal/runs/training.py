@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dualgoal import machine, progress
+from dualgoal import jsons, machine, progress
 from dualgoal.agent import State
 from dualgoal.collect.find import load_data
 from dualgoal.compatibility import check_pair
@@ -34,6 +34,7 @@ from dualgoal.runs.rows import EvalRow
 from dualgoal.sampler import to_device
 
 CHUNK_SECONDS = 0.5  # between looks at signals, evaluations and the clock
+MOST_ROWS = jsons.ROWS_LIMIT // 500  # of metrics.jsonl; a row has about 460 bytes
 KEPT_EVALUATIONS = rows.LAST  # checkpoints behind a score are kept, so that it can be measured again
 
 Say = Callable[[str], None]
@@ -115,6 +116,8 @@ def train(
     if evaluator is None:
         facts = _with_goals(facts, run, training, validation, env)
     goals = facts.goals or 0
+    if not directory.steps(out):
+        _require_few_rows(run, splits=1 if validation is None else 2)
     with ExitStack() as stack:
         record = stack.enter_context(directory.Store(out, run, facts, warn=warn, wait=wait))
         if (done := max(directory.steps(out), default=0)) > run.steps:
@@ -293,6 +296,13 @@ def default_workers(platform: str, cpus: list[int] | None) -> int:
 
 def _multiples(every: int, run: Run) -> list[int]:
     return [*range(every, run.steps, every), run.steps]
+
+
+def _require_few_rows(run: Run, splits: int) -> None:
+    """Raise if metrics.jsonl would become larger than what is read: the run could not be resumed."""
+    rows = len(_multiples(run.log_every, run)) * len(run.seeds) * splits
+    if rows > MOST_ROWS:
+        raise UserError(f"metrics.jsonl would have {rows:,} rows, more than {MOST_ROWS:,}; give a larger --log-every")
 
 
 def describe(run: Run, training: Dataset, goals: int | None = None) -> RunFacts:
