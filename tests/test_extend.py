@@ -9,34 +9,10 @@ from dualgoal.errors import UserError
 from dualgoal.paper import jobs
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config, continuing, directory, overview, training
-from dualgoal.runs.rows import EvalRow
 from run_files import rows, write_run
-from tiny import make_data, record, tiny_run
+from tiny import Scorer, make_data, record, tiny_run
 
 RUN = tiny_run(steps=40, eval_every=20, episodes=1)
-
-
-class Scorer:
-    """Scores each checkpoint by its step, without an environment."""
-
-    goals = 1
-
-    def __init__(self):
-        self.pending = []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def submit(self, path, step):
-        assert step in directory.steps(path)
-        self.pending.append(step)
-
-    def collect(self):
-        done, self.pending = self.pending, []
-        return [(step, [EvalRow(seed, step, 1, 100, step, 5.0) for seed in RUN.seeds]) for step in done]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +27,7 @@ def own_cache(tmp_path_factory, monkeypatch):
 
 def train(folder, out, steps, **changes):
     run = dataclasses.replace(RUN, steps=steps, **changes)
-    return training.train(run, out, data_path=folder, evaluator=Scorer())
+    return training.train(run, out, data_path=folder, evaluator=Scorer(RUN.seeds))
 
 
 @pytest.fixture(scope="module")

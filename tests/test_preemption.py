@@ -13,8 +13,7 @@ import tiny
 from dualgoal import loop
 from dualgoal.errors import Preempted
 from dualgoal.runs import directory, interruption, training
-from dualgoal.runs.rows import EvalRow
-from tiny import flags, record, tiny_run
+from tiny import Scorer, flags, record, tiny_run
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="schedulers that send these signals run on Unix"),
@@ -23,32 +22,8 @@ pytestmark = [
 RUN = tiny_run(steps=40, eval_every=20, episodes=1, seeds=(0,))
 
 
-class Scorer:
-    """An evaluator that takes its answers from nowhere; `ask` is called whenever it is asked for them."""
-
-    goals = 1
-
-    def __init__(self, ask=lambda: None):
-        self.pending, self.ask = [], ask
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def submit(self, path, step):
-        assert step in directory.steps(path), "only what is saved can be evaluated"
-        self.pending.append(step)
-
-    def collect(self):
-        self.ask()
-        done, self.pending = self.pending, []
-        return [(step, [EvalRow(0, step, 1, 1, 1, 5.0)]) for step in done]
-
-
 def train(folder, out, ask=lambda: None):
-    training.train(RUN, out, data_path=folder, quiet=True, evaluator=Scorer(ask))
+    training.train(RUN, out, data_path=folder, quiet=True, evaluator=Scorer(RUN.seeds, ask))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +65,7 @@ def test_during_the_last_evaluation_it_is_done_again(folder, tmp_path, undisturb
                 self.ask()
             return []
 
-    never = Never(signalling(signal.SIGTERM, 2))
+    never = Never(RUN.seeds, signalling(signal.SIGTERM, 2))
     with pytest.raises(Preempted, match="step 40 is saved"):
         training.train(RUN, tmp_path / "a", data_path=folder, quiet=True, evaluator=never)
     assert not directory.evaluations(tmp_path / "a")

@@ -9,7 +9,9 @@ import numpy as np
 
 from dualgoal import workers
 from dualgoal.paper import settings
+from dualgoal.runs import directory
 from dualgoal.runs.config import Run
+from dualgoal.runs.rows import EvalRow
 
 TASK = "pointmaze-medium-navigate-v0"
 # A sweep over learning rates whose runs take long enough to be disturbed.
@@ -93,3 +95,28 @@ def untrained(path: Path, folder: Path, rep: str = "orig", algo: str = "gcbc", *
 def here(work, *_, **__):
     """In place of a pool of worker processes, whatever its options."""
     return workers.Here(work)
+
+
+class Scorer:
+    """An evaluator without environments: the success of a checkpoint is its step, in percent. `ask` is called whenever
+    rows are collected."""
+
+    goals = 1
+
+    def __init__(self, seeds, ask=lambda: None):
+        self.pending, self.seeds, self.ask = [], seeds, ask
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, path, step):
+        assert step in directory.steps(path), "only what is saved can be evaluated"
+        self.pending.append(step)
+
+    def collect(self):
+        self.ask()
+        done, self.pending = self.pending, []
+        return [(step, [EvalRow(seed, step, 1, 100, step, 5.0) for seed in self.seeds]) for step in done]
