@@ -15,6 +15,7 @@ from dualgoal.errors import UserError, unknown
 from dualgoal.files import read_toml
 from dualgoal.runs import config, directory
 from dualgoal.runs.config import Run
+from dualgoal.runs.trackers import TRACKERS
 
 # How a run is carried out, which does not change it, and the type of each in a file.
 HOW: dict[str, type] = {
@@ -52,15 +53,19 @@ def read(path: str | Path) -> RunFile:
             names[name] = value
         elif name in PARTS and isinstance(value, dict):
             options |= {f"{name}.{option}": v for option, v in value.items() if option != "name"}
-            names |= {name: value["name"]} if isinstance(value.get("name"), str) else {}
-        elif name == "task" and not isinstance(value, str):
-            raise UserError(f"{path}: task is {json.dumps(value, default=str)}; expected {_kinds[str]}")
+            if "name" in value:
+                names[name] = _require(value["name"], str, f"{path}: {name}.name")
+        elif name == "task":
+            options[name] = _require(value, str, f"{path}: task")
         elif name in known or name.partition(".")[0] in PARTS and "." in name:
             options[name] = value
         elif name not in HOW:
             raise UserError(f"{path}: {unknown('key', name, [*known, *HOW])}")
-        elif not isinstance(value, HOW[name]) or (HOW[name] is int and isinstance(value, bool)):
-            raise UserError(f"{path}: {name} is {json.dumps(value, default=str)}; expected {_kinds[HOW[name]]}")
+        else:
+            _require(value, HOW[name], f"{path}: {name}")
+    for tracker in content.get("track", ()):
+        if tracker not in TRACKERS:
+            raise UserError(f"{path}: {unknown('tracker', str(tracker), TRACKERS)}")
     return RunFile(path, names, options, {name: content[name] for name in HOW if name in content})
 
 
@@ -71,7 +76,11 @@ def _of_directory(path: Path) -> dict[str, Any]:
     return config.to_dict(recorded.run) | ({"data": file} if file and Path(file).is_file() else {})
 
 
-_kinds = {str: "a text in quotes", int: "a whole number", list: "a list", bool: "true or false"}
+def _require(value: Any, kind: type, where: str) -> Any:
+    if type(value) is not kind:
+        words = {str: "a text in quotes", int: "a whole number", list: "a list", bool: "true or false"}
+        raise UserError(f"{where} is {json.dumps(value, default=str)}; expected {words[kind]}")
+    return value
 
 
 def text(run: Run, how: Mapping[str, Any]) -> str:
