@@ -168,6 +168,7 @@ MISTAKES = {
     "export run": "missing: --out",
     "report nowhere --out a.html": "nowhere: not a run directory",
     "report run": "missing: --out",
+    "report run --out empty": "empty: not written (is a directory); choose another path or check its permissions",
     "compare run": "compare needs two run directories or more",
     "compare run nowhere": "nowhere: not a run directory",
     "compare run scene": "scene: trained on 'scene-play-v0'",

@@ -5,6 +5,7 @@ nowhere, and a pipe or a device neither blocks nor fills the memory.
 """
 
 import contextlib
+import errno
 import functools
 import hashlib
 import os
@@ -44,7 +45,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def _not_written(path: Path, error: OSError) -> UserError:
-    cure = "nothing earlier is lost: make room and run the same command again"
+    cure = "choose another path or check its permissions"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        cure = "nothing earlier is lost: make room and run the same command again"
     return UserError(f"{path}: not written ({reason(error)}); {cure}")
 
 

@@ -205,10 +205,13 @@ def schedule(every: int) -> dict[str, int]:
 
 
 def differences(a: Run, b: Run) -> list[str]:
-    """The fields in which two runs differ, as 'rep.dim: 64 -> 128'; inert fields are left out."""
+    """The fields in which two runs differ, as 'rep.dim: 64 -> 128'; inert fields are left out, and the options of parts
+    that are not even of the same name."""
     left, right = flat(to_dict(a)), flat(to_dict(b))
     names = [n for n in sorted({*left, *right}) if n not in INERT and left.get(n) != right.get(n)]
-    return [f"{n}: {_shown(left, n)} -> {_shown(right, n)}" for n in names]
+    other = tuple(f"{kind}." for kind in registry.BASES if f"{kind}.name" in names)
+    shown = [n for n in names if not n.startswith(other) or n.removesuffix("name") in other]
+    return [f"{n}: {_shown(left, n)} -> {_shown(right, n)}" for n in shown]
 
 
 def part_name(kind: registry.Kind, part: Any) -> str:

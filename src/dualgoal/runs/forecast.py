@@ -154,5 +154,5 @@ def _evaluation(seen: Forecast) -> str:
     if not run.eval_steps:
         return "none"
     goals = "every goal" if seen.goals is None else f"{seen.goals} goals"
-    times = len(run.eval_steps)
-    return f"{times} time{'s' * (times > 1)}, {goals} x {run.episodes} episodes per seed, in {seen.workers} processes"
+    times, workers = len(run.eval_steps), f"{seen.workers} process{'es' * (seen.workers > 1)}"
+    return f"{times} time{'s' * (times > 1)}, {goals} x {run.episodes} episodes per seed, in {workers}"

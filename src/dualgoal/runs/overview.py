@@ -165,7 +165,8 @@ def ordered(lines: Sequence[Line], by: str, reverse: bool = False) -> list[Line]
 def summary(lines: Sequence[Line]) -> str:
     """How many runs are in which state."""
     count = {state: sum(line.state == state for line in lines) for state in STATES}
-    return ", ".join([f"{len(lines)} runs", *(f"{number} {state}" for state, number in count.items() if number)])
+    there = [f"{number} {state}" for state, number in count.items() if number]
+    return ", ".join([f"{len(lines)} run{'s' * (len(lines) != 1)}", *there])
 
 
 def cells(line: Line) -> tuple[str, ...]:
