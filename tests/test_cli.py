@@ -348,7 +348,13 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_lost():
 
 @pytest.mark.parametrize("delay", [0.3, 0.8, 1.3])
 def test_ctrl_c_while_starting_ends_with_one_line(tmp_path, delay):
-    words = [*flags(tiny_run(steps=10**6)), "--data", str(make_data(tmp_path / "data")), "--out", str(tmp_path / "run")]
+    words = [
+        *flags(tiny_run(steps=10**6, log_every=1000)),
+        "--data",
+        str(make_data(tmp_path / "data")),
+        "--out",
+        str(tmp_path / "run"),
+    ]
     code = INTERRUPTIBLE + "from dualgoal.cli.main import main; print('ready', flush=True); sys.exit(main())"
     command = [sys.executable, "-c", code, *words]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

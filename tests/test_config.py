@@ -56,6 +56,8 @@ def test_differences_name_the_fields():
         ({"discount": 1.0}, "discount is 1.0"),
         ({"precision": "float16"}, "unknown precision 'float16'"),
         ({"goal_noise": -1.0}, "goal_noise is -1.0"),
+        ({"steps": 1e6}, "steps is 1000000.0; expected a whole number"),
+        ({"rep": "dual"}, "rep is 'dual'; expected an object such as"),
     ],
 )
 def test_bad_values_are_refused(change, words):

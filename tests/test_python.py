@@ -131,6 +131,13 @@ def test_what_can_be_trained_on(data, tmp_path):
     assert run.episodes == 0 and found[1].provenance["sha256"] == found[0].provenance["sha256"]
     with pytest.raises(UserError, match="unknown task 'cube-singel'"):
         configure("cube-singel")
+    for given, words in (
+        ({"what": None}, "train was given a NoneType; expected a Run, a Dataset, a path, or a task's name"),
+        ({"what": "nowhere.npz"}, "nowhere.npz: no such file"),
+        ({"what": data, "algo": dualgoal.ALGOS["gcbc"]}, "algo is <class .*; expected a name, or an object such as"),
+    ):
+        with pytest.raises(UserError, match=words):
+            configure(**given)
     with pytest.raises(UserError, match="a Run has all its options"):
         dualgoal.train(run, "x", steps=3)
     with pytest.raises(UserError, match="validation goes with a Dataset"):
@@ -164,7 +171,7 @@ def test_an_environment_of_this_process_serves_after_training_too(trained):
     run, _ = trained
     rows = run.evaluate(episodes=1, seeds=[3], record=False)
     assert [(row.seed, row.goal, row.episodes) for row in rows] == [(3, 1, 1), (3, 2, 1)]
-    assert len(dualgoal.evaluate(run, env=Field(), episodes=1, seeds=[0])) == 2
+    assert {row.seed for row in dualgoal.evaluate(run, env=Field(), episodes=1, seeds=0)} == {0}
     assert run.policy.rollout(Field(), goal=2).length == 3
     for ask in (run.policy.make_env, run.policy.rollout, lambda: dualgoal.TrainedRun(run.path).evaluate()):
         with pytest.raises(UserError, match="my-task: the run names no environment; in Python give yours"):
@@ -189,6 +196,10 @@ def test_a_policy_is_told_a_goal_and_sees_parts(trained):
         policy.act({"x": whole[:1]}, [1, 2])
     with pytest.raises(UserError, match=r"parts of shapes x \(3,\), y \(2,\); expected one row of 2 numbers, or rows"):
         policy.act({"x": rows[:, 0], "y": rows[:2, 1]}, [1, 2])
+    with pytest.raises(UserError, match="observation is no array"):
+        policy.act([[1, 2], [3]], [1, 2])
+    with pytest.raises(UserError, match="draw is -1; expected at least 0"):
+        policy.act(whole, [1, 2], draw=-1)
     with pytest.raises(UserError, match=r"goal has shape \(3,\); this policy takes \(2,\) or \(rows, 2\)"):
         policy.rollout(Told(), goal=[1, 2, 3])
     with pytest.raises(UserError, match="environments of make_env have numbered goals"):

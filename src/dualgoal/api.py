@@ -85,6 +85,11 @@ def _configure(
     what: Dataset | str | Path, env: Any, rep: Any, algo: Any, data_path: Any, validation: Any, options: dict[str, Any]
 ) -> tuple[Run, Datasets | None]:
     """The run that the words of `train` mean, and its data if they are in memory or in a file that has no task."""
+    if not isinstance(what, Dataset | str | os.PathLike):
+        raise UserError(f"train was given a {type(what).__name__}; expected a Run, a Dataset, a path, or a task's name")
+    for kind, part in (("rep", rep), ("algo", algo)):
+        if not isinstance(part, str | Representation | Algorithm):
+            raise UserError(f"{kind} is {part!r}; expected a name, or an object such as dualgoal.REPS['dual'](dim=64)")
     datasets = None
     if isinstance(what, Dataset):
         datasets, task = (_known(what), validation and _known(validation)), what.task or OWN_TASK
@@ -93,6 +98,8 @@ def _configure(
         task = datasets[0].task or Path(what).stem
     else:
         task = str(what)
+        if data_path is None and Path(what).suffix == ".npz":
+            raise UserError(f"{what}: no such file; give a dataset, or the name of a task")
     named = {
         "rep": rep if isinstance(rep, str) else config.part_name("rep", rep),
         "algo": algo if isinstance(algo, str) else config.part_name("algo", algo),

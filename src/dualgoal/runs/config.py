@@ -123,6 +123,12 @@ class Run:
 
 
 def _check(run: Run) -> None:
+    for kind, base in registry.BASES.items():
+        if not isinstance(part := getattr(run, kind), base):
+            raise UserError(f"{kind} is {part!r}; expected an object such as dualgoal.REPS['dual'](), or use preset")
+    for name in ("steps", "batch_size", "eval_every", "log_every", "save_every", "episodes"):
+        if type(value := getattr(run, name)) is not int:
+            raise UserError(f"{name} is {value!r}; expected a whole number")
     for name in ("steps", "batch_size", "log_every", "save_every"):
         check_range(name, getattr(run, name), 1)
     for name in ("eval_every", "episodes", "goal_noise", "action_noise"):

@@ -132,7 +132,7 @@ def evaluate(
     episodes: int | None = None,
     goal_noise: float | None = None,
     action_noise: float | None = None,
-    seeds: Sequence[int] | None = None,
+    seeds: Sequence[int] | int | None = None,
     eval_seed: int = 0,
     workers: int | None = None,
     video: bool = False,
@@ -171,7 +171,7 @@ def evaluate(
         random,
     )
     plan = Plan(
-        directory.choose_seeds(path, run, seeds),
+        directory.choose_seeds(path, run, (seeds,) if isinstance(seeds, int) else seeds),
         facts.goals or world.count_goals(run, facts, env),
         run.episodes if episodes is None else episodes,
         conditions,

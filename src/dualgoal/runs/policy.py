@@ -155,6 +155,7 @@ class Policy:
     def act(self, obs: Any, goal: Any, temperature: float = 0.0, draw: int | None = None) -> np.ndarray:
         """Actions towards `goal`, one or one per observation, in the units of the recorded data. Random parts (VIB,
         flows) differ from call to call unless `draw` names one."""
+        config.check_range("temperature", temperature, 0)
         out, units = self._answer(self._act, obs, goal, draw, float(temperature)), self.facts.dataset.action_range
         return out if units is None else units.in_units(out)
 
@@ -219,6 +220,7 @@ class Policy:
 
     def _answer(self, function: Any, obs: Any, goal: Any, draw: int | None, *more: Any) -> np.ndarray:
         """What `function` gives for every row, or for the only one; without `draw`, every call is another draw."""
+        config.check_range("draw", draw or 0, 0)
         obs, goal, one = self._rows(obs, goal)
         self._draws += 1
         number = np.uint32(self._draws if draw is None else draw)
@@ -239,7 +241,10 @@ class Policy:
         """As rows of this shape, and whether it was a single one."""
         if isinstance(value, Mapping):
             value = self._joined(name, value, math.prod(shape))
-        value = np.asarray(value)
+        try:
+            value = np.asarray(value)
+        except ValueError as problem:  # rows of different lengths
+            raise UserError(f"{name} is no array ({problem})") from problem
         if value.shape != shape and value.shape[1:] != shape:
             many = ", ".join(map(str, ("rows", *shape)))
             raise UserError(f"{name} has shape {value.shape}; this policy takes {shape} or ({many})")
