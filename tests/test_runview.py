@@ -90,3 +90,5 @@ def test_labels_say_what_differs(tmp_path):
         "orig + gcivl [c]",
         "orig + gcivl [d]",
     ]
+    twins = [make(tmp_path / n / "run", RUN) for n in "ab"]
+    assert reader.labels([reader.read(path)[0] for path in twins]) == [f"dual + gcivl [{path}]" for path in twins]

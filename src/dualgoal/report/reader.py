@@ -121,7 +121,9 @@ def labels(views: Sequence[RunView]) -> list[str]:
         extra = ", ".join(f"{n.removeprefix('rep.').removeprefix('algo.')} {flats[i].get(n)}" for n in differing[:3])
         out.append(f"{parts[i]} ({extra})" if extra else parts[i])
     keys = [(view.task, label) for view, label in zip(views, out, strict=True)]
+    folders = [view.path.name for view in views]
+    place = lambda path: path.name if folders.count(path.name) == 1 else path
     return [
-        f"{label} [{view.path.name}]" if keys.count((view.task, label)) > 1 else label
+        f"{label} [{place(view.path)}]" if keys.count((view.task, label)) > 1 else label
         for view, label in zip(views, out, strict=True)
     ]
