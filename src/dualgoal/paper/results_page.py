@@ -4,8 +4,8 @@
 results/text/TABLE.md, into the page. Building twice gives the same bytes.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dualgoal.errors import UserError
@@ -95,8 +95,7 @@ def collect(
             continue
         evaluated = [record for record in found if record.done]
         if cost := spent.get(path):
-            with_data = [dataclasses.replace(cost, data=record.cost.data) for record in evaluated]
-            evaluated = [dataclasses.replace(r, cost=c) for r, c in zip(evaluated, with_data, strict=True)]
+            evaluated = [replace(record, cost=replace(cost, data=record.cost.data)) for record in evaluated]
         written += [row_files.save(record, Path(into)) for record in evaluated]
         if not evaluated:
             say(f"{path}: left out: " + ("no evaluation yet" if found else "not a run of the paper's tables"))
