@@ -140,6 +140,7 @@ def test_broken_directories_give_a_page_and_no_traceback(tmp_path):
         "foreign": lambda p: (p / "config.json").write_text('{"run": {"task": 7, "rep": [], "algo": null}}'),
         "distances": lambda p: (p / "distances.json").write_text('{"format": 1, "points": "many"}'),
         "config": lambda p: (p / "config.json").write_bytes(b"\xff\xfe"),
+        "linked": lambda p: (p / "checkpoints").symlink_to(whole),
     }.items():
         spoil(make_run(tmp_path / name))
     page = report.write_report([tmp_path], tmp_path / "r.html").read_text()

@@ -232,10 +232,9 @@ def save(path: str | Path, **options: Any) -> Path:
 def kept(path: Path) -> Table | None:
     """The table in a run directory, if it is valid and of the newest checkpoint (or there is no checkpoint)."""
     try:
-        table = jsons.read(path / FILE)
+        table, there = jsons.read(path / FILE), directory.steps(path)
     except (OSError, UserError):
         return None
-    there = directory.steps(path)
     return table if valid(table) and (not there or there[-1] == table["step"]) else None
 
 
