@@ -19,6 +19,7 @@ from jax import Array, random
 
 from dualgoal import files, jsons, machine
 from dualgoal.agent import Agent
+from dualgoal.data.goals import join
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
@@ -239,11 +240,11 @@ class Policy:
 
     def _as_rows(self, name: str, value: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, bool]:
         """As rows of this shape, and whether it was a single one."""
-        if isinstance(value, Mapping):
-            value = self._joined(name, value, math.prod(shape))
         try:
-            value = np.asarray(value)
-        except ValueError as problem:  # rows of different lengths
+            value = np.asarray(self._joined(name, value, math.prod(shape)) if isinstance(value, Mapping) else value)
+        except UserError:
+            raise
+        except ValueError as problem:  # rows or parts of different lengths
             raise UserError(f"{name} is no array ({problem})") from problem
         if value.shape != shape and value.shape[1:] != shape:
             many = ", ".join(map(str, ("rows", *shape)))
@@ -251,20 +252,14 @@ class Policy:
         return (value[None], True) if value.shape == shape else (value, False)
 
     def _joined(self, name: str, parts: Mapping[str, Any], size: int) -> np.ndarray:
-        """A dict observation, or rows of them, as one vector each of this size: the parts that the data joined, in
-        their order."""
+        """A dict observation, or rows of them, as one vector each of this size: joined as the data were."""
         keys = self.facts.dataset.observation_keys or ("observation",)
-        if missing := [key for key in keys if key not in parts]:
-            raise UserError(f"{name} has no part '{missing[0]}' (it has {', '.join(parts)})")
-        found = [np.asarray(parts[key]) for key in keys]
-        if len(found) == 1:
-            return found[0]
-        if sum(part.size for part in found) == size and any(part.ndim < 2 for part in found):
-            return np.concatenate([part.reshape(-1) for part in found])  # of a single row
-        if len({part.shape[:1] for part in found}) > 1 or found[0].ndim == 0:
-            shapes = ", ".join(f"{key} {part.shape}" for key, part in zip(keys, found, strict=True))
-            raise UserError(f"{name} has parts of shapes {shapes}; expected one row of {size} numbers, or rows of them")
-        return np.concatenate([part.reshape(len(part), -1) for part in found], axis=1)
+        found = {key: np.asarray(parts[key]) for key in keys if key in parts}
+        sizes, axes = [part.size for part in found.values()], [part.ndim for part in found.values()]
+        if len(keys) == 1 or sum(sizes) != size or min(axes) > 1:
+            return join(self.run.task, f"{name}s", parts, keys)
+        (row,) = join(self.run.task, f"{name}s", {key: part[None] for key, part in found.items()}, keys)
+        return row
 
     def _read(self, obs: np.ndarray, goal: np.ndarray) -> list[np.ndarray]:
         """Rows of observations and goals as the networks read them."""
