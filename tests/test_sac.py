@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import re
 import threading
 
 import jax
@@ -165,9 +167,31 @@ def test_official_recipes_are_the_defaults():
     assert {name: recipe.steps * recipe.updates_per_step for name, recipe in OFFICIAL.items()} == {
         "ant": 400_000, "antball": 3_000_000, "humanoid": 10_000_000,
     }  # fmt: skip
-    for wrong in ({"envs": 0}, {"lr": 0.0}, {"discount": 1.5}, {"replay": 10}, {"hidden": (0,)}):
-        with pytest.raises(UserError):
-            Recipe("ant", **wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"envs": 0}, {"lr": 0.0}, {"lr": math.inf}, {"updates_per_step": math.inf}, {"discount": 1.5}, {"hidden": (0,)},
+        {"policy_hidden": ()},
+    ],
+)  # fmt: skip
+def test_numbers_out_of_range_are_one_line(wrong):
+    ((name, value),) = wrong.items()
+    with pytest.raises(UserError, match=re.escape(f"{name} is {value}; ")):
+        Recipe("ant", **wrong)
+
+
+def test_a_round_must_fit_into_the_replay():
+    with pytest.raises(UserError, match="64 simulations x 4 steps: more than the replay"):
+        Recipe("ant", replay=10)
+
+
+@pytest.mark.parametrize("wrong", [{"threads": -1}, {"log_every": 0}, {"save_every": 0}])
+def test_nothing_begins_with_a_count_below_one(wrong, tmp_path):
+    with pytest.raises(UserError, match="; it must be at least 1"):
+        training.train(RECIPE, tmp_path / "run", **wrong)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_direction_counts_by_the_mean_of_its_episodes():

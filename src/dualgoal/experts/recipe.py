@@ -53,13 +53,16 @@ class Recipe:
         for name, smallest in least.items():
             if getattr(self, name) < smallest:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be at least {smallest}")
-        if not all(1 <= width <= WIDEST for width in (*self.hidden, *self.policy_hidden)):
-            raise UserError(f"widths {self.hidden} and {self.policy_hidden}; each must be from 1 to {WIDEST:,}")
+        for name in ("hidden", "policy_hidden"):
+            widths = getattr(self, name)
+            if not widths or not all(1 <= width <= WIDEST for width in widths):
+                raise UserError(f"{name} is {widths}; expected one width or more, each from 1 to {WIDEST:,}")
         for name in ("discount", "tau"):
             if not 0 < getattr(self, name) <= 1:
                 raise UserError(f"{name} is {getattr(self, name)}; expected a number above 0 and at most 1")
-        if not self.lr > 0 or not self.updates_per_step > 0:
-            raise UserError(f"lr is {self.lr}, updates_per_step {self.updates_per_step}; both must be above 0")
+        for name in ("lr", "updates_per_step"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserError(f"{name} is {getattr(self, name)}; expected a number above 0")
         if self.round > min(self.replay, 1 << 20):
             raise UserError(f"{self.envs} simulations x {self.horizon} steps: more than the replay, or than a million")
         if self.steps > 2**31 - self.round:

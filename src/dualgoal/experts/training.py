@@ -51,6 +51,9 @@ def train(
     """
     if recipe.body not in BODIES:
         raise unknown("body", recipe.body, BODIES)
+    for name, value in (("threads", threads), ("log_every", log_every), ("save_every", save_every)):
+        if value is not None and value < 1:
+            raise UserError(f"{name} is {value}; it must be at least 1")
     machine.ask_determinism()
     machine.keep_compiled(cache_folder() / "compiled")
     folder = make_folder(Path(out).expanduser())
