@@ -71,6 +71,25 @@ def test_the_same_episodes_give_the_same_arrays(kind, made, tmp_path, monkeypatc
                  "--observation-keys", *names, "--goal-keys", "place"]) == 0, "done already"  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["npz", "lerobot"])
+def test_arrays_are_named_by_hand(kind, made, tmp_path):
+    keys = {"observations": "observation.speeds", "goals": "place"}
+    train, val = bring(store(kind, tmp_path, made), tmp_path / "out", keys=keys, observation_keys=(), goal_keys=())
+    for name, key in keys.items():
+        found = np.concatenate([getattr(train, name), getattr(val, name)])
+        assert np.array_equal(found, np.concatenate([episode[key] for episode in made])), name
+    if kind == "lerobot":
+        with pytest.raises(UserError, match="--key terminals=NAME is for npz and HDF5 files"):
+            bring(tmp_path / "own", tmp_path / "other", keys={"terminals": "place"})
+
+
+def test_parts_of_different_lengths_are_one_line(tmp_path):
+    ends = np.arange(8) % 4 == 3
+    np.savez(tmp_path / "own.npz", a=np.zeros((5, 2)), b=np.zeros((8, 1)), actions=np.zeros((8, 2)), terminals=ends)
+    with pytest.raises(UserError, match=r"own.npz: arrays of different lengths \(actions 8, a 5, b 8, ends 8\)"):
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", observation_keys=["a", "b"])
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_what_is_damaged_or_missing_is_one_line(kind, made, tmp_path, capsys):
     source = store(kind, tmp_path, made)
@@ -138,3 +157,15 @@ def test_older_lerobot_folders_and_other_files_get_an_answer_that_fits(tmp_path,
         file["observations"] = h5py.ExternalLink(tmp_path / "x.hdf5", "data/demo_0/obs")
     with pytest.raises(UserError, match="kept in another file, which is not opened"):
         importing.import_dataset(tmp_path / "y.hdf5", tmp_path / "out")
+
+
+def test_data_in_other_files_is_not_read_however_deep(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="pip install 'dualgoal[hdf5]'")
+    (tmp_path / "secret").write_bytes(bytes(96))
+    name = "/".join("abcdefghijklmno")
+    with h5py.File(tmp_path / "z.hdf5", "w") as file:
+        file.create_dataset(name, (8, 3), "f4", external=[(str(tmp_path / "secret"), 0, 96)])
+        file["actions"], file["terminals"] = np.zeros((8, 2)), np.arange(8) % 4 == 3
+        file["nowhere"] = h5py.SoftLink("/missing")
+    with pytest.raises(UserError, match=f"'{name}' is kept in another file, which is not opened"):
+        importing.import_dataset(tmp_path / "z.hdf5", tmp_path / "out", keys={"observations": name})

@@ -147,10 +147,10 @@ def test_images_keep_their_bytes_and_get_channels_last(tmp_path):
     pictures = np.random.default_rng(0).integers(0, 256, (2, 5, 3, 8, 8)).astype(np.uint8)
     (tmp_path / "own").mkdir()
     for k in range(2):
-        np.savez(tmp_path / "own" / f"{k}.npz", images=pictures[k], actions=np.zeros((4, 2)))
+        np.savez(tmp_path / "own" / f"{k}.npz", images=pictures[k], goals=pictures[k], actions=np.zeros((4, 2)))
     importing.import_dataset(tmp_path / "own", tmp_path / "out")
     train = dataset.load(tmp_path / "out")
-    assert train.pixels and train.observation_shape == (8, 8, 3)
+    assert train.pixels and train.observation_shape == train.goal_shape == (8, 8, 3)
     assert np.array_equal(train.observations, np.moveaxis(pictures[0], 1, -1))
 
 
@@ -169,6 +169,24 @@ def test_actions_are_scaled_only_when_asked(tmp_path):
     inside = (content["actions"][:, 0] >= low[0]) & (content["actions"][:, 0] <= high[0])
     assert np.allclose(restored[inside], content["actions"][inside, 0], atol=1e-4) and inside.mean() > 0.8
     assert (train.actions[:, 1] == -1).all(), "a coordinate that never changes"
+
+
+@pytest.mark.parametrize(("row", "where"), [(5, r"episode 1\): 'actions' is nan in row 1"), (3, "episode 0.*row 3")])
+def test_actions_that_cannot_be_scaled_are_found_where_they_are(tmp_path, row, where):
+    content = flat(episodes())
+    content["actions"][row] = np.nan  # row 3 is the last of its episode, whose action nobody uses but every file holds
+    np.savez(tmp_path / "own.npz", **content)
+    with pytest.raises(UserError, match=where):
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", scale_actions=True)
+
+
+def test_actions_are_counted_over_both_files(tmp_path):
+    content = flat(episodes())
+    content["actions"] = np.arange(sum(LENGTHS)) // 4  # the largest is in the validation file alone
+    np.savez(tmp_path / "own.npz", **content)
+    importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    train, val = both(tmp_path / "out")
+    assert train.actions.max() < val.actions.max() == 4 and train.action_dim == val.action_dim == 5
 
 
 def test_bytes_as_actions_are_scaled_too(tmp_path):
@@ -222,7 +240,9 @@ def test_episodes_must_agree_and_targets_be_free(tmp_path):
     (tmp_path / "own").mkdir()
     for k, dim in enumerate((3, 4)):
         np.savez(tmp_path / "own" / f"{k}.npz", obs=np.zeros((5, dim)), actions=np.zeros((4, 2)))
-    with pytest.raises(UserError, match="1.npz: observations and actions of shapes .* but earlier episodes have"):
+    with pytest.raises(
+        UserError, match=r"1.npz: rows of shapes observations \(4,\), .* but earlier episodes"
+    ):
         importing.import_dataset(tmp_path / "own", tmp_path / "out")
     np.savez(tmp_path / "own" / "1.npz", obs=np.zeros((5, 3)), actions=np.zeros((4, 2)))
     made = importing.import_dataset(tmp_path / "own", tmp_path / "out")
@@ -276,6 +296,10 @@ def test_minari_datasets(tmp_path, monkeypatch):
         importing.import_dataset("minari:own/test-v0", tmp_path / "out")
     with pytest.raises(UserError, match="no part 'speed'"):
         importing.import_dataset("minari:own/test-v0", tmp_path / "out", observation_keys=["speed"])
+    with pytest.raises(UserError, match="--image-size is for LeRobot's frames"):
+        importing.import_dataset("minari:own/test-v0", tmp_path / "out", image_size=(8, 8))
+    with pytest.raises(UserError, match="--key is for npz, HDF5 and LeRobot"):
+        importing.import_dataset("minari:own/test-v0", tmp_path / "out", keys={"observations": "position"})
     importing.import_dataset("minari:own/test-v0", tmp_path / "out", observation_keys=["position", "goal"])
     train, val = both(tmp_path / "out", "test-v0")
     assert train.observation_shape == (4,) and (train.episodes, val.episodes) == (3, 1)
@@ -345,7 +369,7 @@ def test_a_truncated_minari_dataset_is_one_line(tmp_path, monkeypatch):
             importing.import_dataset(folder.parent, tmp_path / "out")
     with h5py.File(folder / "main_data.hdf5", "w") as file:
         file.create_dataset("episode_0/actions", (10,), "u1", external=[("/etc/passwd", 0, 10)])
-    with pytest.raises(UserError, match="'actions' is kept in another file, which is not opened"):
+    with pytest.raises(UserError, match="'episode_0/actions' is kept in another file, which is not opened"):
         importing.import_dataset(folder.parent, tmp_path / "out")
     with h5py.File(folder / "main_data.hdf5", "w") as file:
         file.create_dataset("episode_0/actions", data=np.zeros((200, 2)))

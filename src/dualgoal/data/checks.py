@@ -51,9 +51,11 @@ def _check_kinds(name: str, kinds: dict[str, tuple[tuple[int, ...], np.dtype]]) 
 
 
 def arrays(
-    name: str, observations: np.ndarray, actions: np.ndarray, terminals: np.ndarray
+    name: str, observations: np.ndarray, actions: np.ndarray, terminals: np.ndarray, *, any_range: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Check the values; returns actions as float32 (or int32) and terminals as bool."""
+    """Check the values; returns actions as float32 (or int32) and terminals as bool.
+
+    `any_range` is for vectors of actions that are still to be scaled to [-1, 1]."""
     given = dict(zip(REQUIRED, (observations, actions, terminals), strict=True))
     _check_kinds(name, {key: (array.shape, array.dtype) for key, array in given.items()})
     for key, array in given.items():
@@ -63,8 +65,9 @@ def arrays(
         outside = lambda block: (block < 0) | (block > np.iinfo(np.int32).max)
         _refuse(name, "actions", actions, outside, "; discrete actions count from 0")
         return actions.astype(np.int32, copy=False), ends
-    outside = lambda block: (block > 1 + SLACK) | (block < -1 - SLACK)
-    _refuse(name, "actions", actions, outside, f", outside [-1, 1]; {RESCALE}")
+    if not any_range:
+        outside = lambda block: (block > 1 + SLACK) | (block < -1 - SLACK)
+        _refuse(name, "actions", actions, outside, f", outside [-1, 1]; {RESCALE}")
     return actions.astype(np.float32, copy=False), ends
 
 

@@ -59,11 +59,16 @@ class GoalSpace:
 
 def join(name: str, what: str, parts: Mapping[str, Any], chosen: Sequence[str]) -> np.ndarray:
     """Parts of dict observations, or arrays of a file, as one vector per row; an image can only stand alone."""
-    if missing := [key for key in chosen if key not in parts]:
-        raise UserError(f"{name}: {what} have no part '{missing[0]}' (they have {', '.join(parts)})")
+    require_parts(name, what, parts, chosen)
     found = [np.asarray(parts[key]) for key in chosen]
     if len(found) == 1:
         return found[0]
     if any(part.ndim > 2 for part in found):
         raise UserError(f"{name}: images cannot be joined with other {what}; choose one part")
     return np.concatenate([part.reshape(len(part), -1) for part in found], axis=1)
+
+
+def require_parts(name: str, what: str, parts: Mapping[str, Any], chosen: Sequence[str]) -> None:
+    """Raise if one of the chosen parts is not there."""
+    if missing := [key for key in chosen if key not in parts]:
+        raise UserError(f"{name}: {what} have no part '{missing[0]}' (they have {', '.join(parts)})")

@@ -13,7 +13,7 @@ from dualgoal.data.foreign import one_line
 from dualgoal.errors import UserError
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-MOST_MEMBERS, DEEPEST = 10_000, 8
+MOST_MEMBERS = 10_000
 
 
 class Table:
@@ -61,15 +61,9 @@ class Column:
 def refuse_outside(file: Any) -> None:
     """HDF5 files can say that part of their data is in another file, anywhere: nothing of that is read."""
     h5py = imports.optional("h5py", "hdf5", "reading HDF5")
-
-    def look(group: Any, depth: int) -> None:
-        for name in group:
-            if isinstance(group.get(name, getlink=True), h5py.ExternalLink):
-                raise UserError(f"{group.file.filename}: '{name}' is kept in another file, which is not opened")
-            entry = group[name]
-            if isinstance(entry, h5py.Dataset) and (entry.external or entry.is_virtual):
-                raise UserError(f"{group.file.filename}: '{name}' is kept in another file, which is not opened")
-            if isinstance(entry, h5py.Group) and depth < DEEPEST:
-                look(entry, depth + 1)
-
-    look(file, 0)
+    is_outside = lambda entry: isinstance(entry, h5py.Dataset) and (entry.external or entry.is_virtual)
+    # Visits end at the first name that the function returns.
+    link = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
+    name = link or file.visititems(lambda name, entry: name if is_outside(entry) else None)
+    if name is not None:
+        raise UserError(f"{file.filename}: '{name}' is kept in another file, which is not opened")

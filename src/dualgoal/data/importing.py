@@ -93,7 +93,8 @@ def _is_done(source: Source, files: DatasetFiles, scaled: bool, standardized: bo
     found = origin.read(files)
     space = found.goal_space and _goal_space(source, found.goal_space.shape)
     asked = replace(
-        source.origin, task=files.name, files=found.files, action_range=found.action_range, goal_space=space,
+        source.origin, task=files.name, files=found.files, goal_space=space, action_range=found.action_range,
+        num_actions=found.num_actions,
         observation_standard=found.observation_standard, goal_standard=found.goal_standard,
     )  # fmt: skip
     digests = {file.name: sha256(file) for file in (files.train, files.val)}
@@ -117,9 +118,9 @@ def gather(
     source = _with_goals(sources.from_memory(list(episodes), parts), space)
     survey = _survey(source, scale_actions, standardize)
     every = range(len(survey.rows))
+    read = [_arrays(source, survey, k) for k in every]
     made = {
-        name: np.concatenate(list(_column(source, survey, every, which))).astype(kind[1])
-        for which, (name, kind) in enumerate(_kinds(survey).items())
+        key: np.concatenate([arrays[key] for arrays in read]).astype(kind) for key, (_, kind) in survey.kinds.items()
     }
     made["terminals"] = _ends(survey, every)
     return made, _origin(source, survey)
@@ -142,12 +143,12 @@ def _open(src: str | Path, parts: Parts, image_size: tuple[int, int] | None) -> 
     path = Path(src).expanduser()
     if unknown := set(parts.keys) - set(sources.ALIASES):
         raise UserError(f"no key is called '{sorted(unknown)[0]}' here; rename to one of {', '.join(sources.ALIASES)}")
-    if str(src).startswith("minari:") or (path / "data" / "metadata.json").is_file():
-        return minari.open_minari(src, parts)
     if lerobot.is_lerobot(path):
         return lerobot.open_folder(path, parts, image_size)
     if image_size is not None:
         raise UserError(f"{src}: --image-size is for LeRobot's frames; scale other images before")
+    if str(src).startswith("minari:") or (path / "data" / "metadata.json").is_file():
+        return minari.open_minari(src, parts)
     return sources.open_folder(path, parts) if path.is_dir() else sources.open_file(path, parts)
 
 
@@ -169,84 +170,89 @@ def _with_goals(source: Source, space: GoalSpace | None) -> Source:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a first pass over all episodes finds: lengths, shapes, and the scaling of actions if asked for."""
+    """What a first pass over all episodes finds out."""
 
-    rows: list[int]
-    observation: Kind
-    action: Kind
-    goal: Kind | None  # None: goals are observations
-    scale: ActionRange | None
-    standards: tuple[Standard | None, Standard | None] = (None, None)  # of observations and goals, if asked for
+    rows: list[int]  # of each episode
+    kinds: dict[str, Kind]  # by name of an array; without goals where these are observations
+    num_actions: int | None  # of discrete actions
+    scale: ActionRange | None  # if asked for
+    standards: dict[str, Standard]  # of observations, and of goals that are not; if asked for
 
 
-def _counted(names: Sequence[Any], title: str, progress: bool) -> Iterator[Any]:
-    """The same one after the other, with a progress bar."""
-    with bar(title, *counted("episodes", Rate("episodes")), total=len(names), show=progress) as update:
-        for done, name in enumerate(names, 1):
-            yield name
-            update(done, len(names))
+def _counted(episodes: Sequence[Any], title: str, progress: bool) -> Iterator[Any]:
+    """The same episodes one after the other, with a progress bar."""
+    with bar(title, *counted("episodes", Rate("episodes")), total=len(episodes), show=progress) as update:
+        for done, episode in enumerate(episodes, 1):
+            yield episode
+            update(done, len(episodes))
 
 
 def _survey(source: Source, scale_actions: bool, standardize: bool, progress: bool = False) -> Survey:
-    rows, low, high = [], None, None
-    moments = (Moments(), Moments())
-    kinds: list[Kind] = []
+    rows: list[int] = []
+    kinds: dict[str, Kind] = {}
+    lowest, highest = [], []  # actions of each episode
+    moments: dict[str, Moments] = {}
     for name, read in _counted(list(zip(source.names, source.episodes, strict=True)), "checking", progress):
-        observations, actions, goals = _tidy(read())
-        scaled = actions.ndim == 2 and scale_actions
+        arrays = _tidy(read())
+        observations, actions, goals = arrays["observations"], arrays["actions"], arrays.get("goals")
         terminals = np.zeros(len(observations), bool)
         terminals[-1:] = True
-        # Actions that will be scaled may have any range now.
-        checks.arrays(name, observations, np.zeros_like(actions) if scaled else actions, terminals)
-        if scaled:
-            least, most = actions[:-1].min(axis=0), actions[:-1].max(axis=0)
-            low = least if low is None else np.minimum(low, least)
-            high = most if high is None else np.maximum(high, most)
-        action_type = np.dtype(np.int32 if actions.ndim == 1 else np.float32)
-        found = [(observations.shape[1:], _image_or_float(observations)), (actions.shape[1:], action_type)]
+        checks.arrays(name, observations, actions, terminals, any_range=scale_actions)
         if goals is not None:
             checks.goals(name, goals, observations)
-            found.append((goals.shape[1:], _image_or_float(goals)))
+        found = {key: (array.shape[1:], _type(key, array)) for key, array in arrays.items()}
         kinds = kinds or found
         if found != kinds:
-            this, before = ([kind[0] for kind in each] for each in (found, kinds))
-            raise UserError(f"{name}: observations and actions of shapes {this}, but earlier episodes have {before}")
-        for found_rows, moment in zip((observations, goals), moments, strict=True):
-            if standardize and found_rows is not None:
-                if found_rows.dtype == np.uint8:
+            this, before = (", ".join(f"{key} {shape}" for key, (shape, _) in k.items()) for k in (found, kinds))
+            raise UserError(f"{name}: rows of shapes {this}, but earlier episodes have {before}")
+        recorded = actions[:-1] if actions.ndim == 2 else actions  # the last vector may have been filled in
+        lowest.append(recorded.min(axis=0))
+        highest.append(recorded.max(axis=0))
+        for key in ("observations", "goals") if standardize else ():
+            if key in arrays:
+                if arrays[key].dtype == np.uint8:
                     raise UserError(f"{name}: --standardize is for vectors; images need none")
-                moment.add(found_rows)
+                moments.setdefault(key, Moments()).add(arrays[key])
         rows.append(len(observations))
-    goal = kinds[2] if len(kinds) > 2 else None
-    standards = (moments[0].standard, moments[1].standard)
-    if low is None or high is None:
-        return Survey(rows, kinds[0], kinds[1], goal, None, standards)
-    if not np.isfinite([low, high]).all():
-        raise UserError(f"{source.names[0]}: actions hold NaN or infinity, so they cannot be scaled")
+    low, high = np.min(lowest, axis=0), np.max(highest, axis=0)
+    standards = {key: found.standard for key, found in moments.items()}
+    if low.ndim == 0:
+        return Survey(rows, kinds, int(high) + 1, None, standards)
     bounds = (tuple(bound.astype(np.float64).tolist()) for bound in (low, high))
-    return Survey(rows, kinds[0], kinds[1], goal, ActionRange(*bounds), standards)
+    return Survey(rows, kinds, None, ActionRange(*bounds) if scale_actions else None, standards)
 
 
-def _image_or_float(observations: np.ndarray) -> np.dtype:
-    return np.dtype(np.uint8 if observations.dtype == np.uint8 else np.float32)
+def _type(key: str, array: np.ndarray) -> np.dtype:
+    """The type in which an array is stored."""
+    if key == "actions":
+        return np.dtype(np.int32 if array.ndim == 1 else np.float32)
+    return np.dtype(np.uint8 if array.dtype == np.uint8 else np.float32)
 
 
-def _tidy(rows: Rows) -> Rows:
-    """Channels last, single numbers as vectors of length one, a trailing axis of one dropped from discrete actions, the
-    last action filled in, and the last goal where there is none (the last row of an episode is never a goal)."""
-    observations, actions, goals = rows
-    observations = observations[:, None] if observations.ndim == 1 else observations
-    actions = actions[:, None] if actions.ndim == 1 and actions.dtype.kind == "f" else actions
-    goals = goals[:, None] if goals is not None and goals.ndim == 1 else goals
-    if observations.ndim == 4 and observations.shape[1] in (1, 3, 4) and observations.shape[-1] not in (1, 3, 4):
-        observations = np.moveaxis(observations, 1, -1)
+def _tidy(rows: Rows) -> dict[str, np.ndarray]:
+    """The arrays of an episode: images with channels last, single numbers as vectors of length one, discrete actions
+    without a trailing axis of one. A last action that is missing is filled in, and a last goal too (the last row of an
+    episode is never a goal)."""
+    observations, actions = _vectors_or_images(rows.observations), rows.actions
+    if actions.ndim == 1 and actions.dtype.kind == "f":
+        actions = actions[:, None]
     if actions.ndim == 2 and actions.shape[1] == 1 and actions.dtype.kind in "iu":
         actions = actions[:, 0]
     if observations.ndim and actions.ndim and len(observations) == len(actions) + 1:
         actions = np.concatenate([actions, np.zeros_like(actions[:1])])
-    if goals is not None and goals.ndim and len(goals) == len(observations) - 1:
+    if rows.goals is None:
+        return {"observations": observations, "actions": actions}
+    goals = _vectors_or_images(rows.goals)
+    if goals.ndim and len(goals) == len(observations) - 1:
         goals = np.concatenate([goals, goals[-1:]])
-    return Rows(observations, actions, goals)
+    return {"observations": observations, "actions": actions, "goals": goals}
+
+
+def _vectors_or_images(rows: np.ndarray) -> np.ndarray:
+    if rows.ndim == 1:
+        return rows[:, None]
+    channels_first = rows.ndim == 4 and rows.shape[1] in (1, 3, 4) and rows.shape[-1] not in (1, 3, 4)
+    return np.moveaxis(rows, 1, -1) if channels_first else rows
 
 
 def _write(source: Source, survey: Survey, files: DatasetFiles, progress: bool) -> None:
@@ -265,15 +271,12 @@ def _write(source: Source, survey: Survey, files: DatasetFiles, progress: bool) 
 
 def _origin(source: Source, survey: Survey) -> origin.Origin:
     """Where the episodes come from, and what was found out about them."""
+    shape = survey.kinds["goals"][0] if "goals" in survey.kinds else None
     return replace(
-        source.origin, action_range=survey.scale, goal_space=_space(source, survey),
-        observation_standard=survey.standards[0], goal_standard=survey.standards[1],
+        source.origin, action_range=survey.scale, num_actions=survey.num_actions,
+        goal_space=None if shape is None else _goal_space(source, shape),
+        observation_standard=survey.standards.get("observations"), goal_standard=survey.standards.get("goals"),
     )  # fmt: skip
-
-
-def _space(source: Source, survey: Survey) -> GoalSpace | None:
-    """The goal space of the episodes, with the shape that their goals have."""
-    return None if survey.goal is None else _goal_space(source, survey.goal[0])
 
 
 def _goal_space(source: Source, shape: tuple[int, ...]) -> GoalSpace:
@@ -282,21 +285,12 @@ def _goal_space(source: Source, shape: tuple[int, ...]) -> GoalSpace:
     return replace(given, shape=shape)
 
 
-def _kinds(survey: Survey) -> dict[str, Kind]:
-    """The arrays of a dataset in the order of `Rows`, with the shape of a row and the type."""
-    found = {"observations": survey.observation, "actions": survey.action}
-    return found if survey.goal is None else found | {"goals": survey.goal}
-
-
-def _column(source: Source, survey: Survey, picked: Iterable[int], which: int) -> Iterator[np.ndarray]:
-    for k in picked:
-        yield _entry(_tidy(source.episodes[k]()), survey, which)
-
-
-def _entry(rows: Rows, survey: Survey, which: int) -> np.ndarray:
-    array = rows[which]
-    assert array is not None
-    return survey.scale.scaled(array) if which == 1 and survey.scale else array
+def _arrays(source: Source, survey: Survey, k: int) -> dict[str, np.ndarray]:
+    """Episode `k` as it is stored, but for the type of numbers."""
+    arrays = _tidy(source.episodes[k]())
+    if survey.scale is not None:
+        arrays["actions"] = survey.scale.scaled(arrays["actions"])
+    return arrays
 
 
 def _ends(survey: Survey, picked: Sequence[int]) -> np.ndarray:
@@ -307,20 +301,20 @@ def _ends(survey: Survey, picked: Sequence[int]) -> np.ndarray:
 
 def _write_split(source: Source, survey: Survey, picked: list[int], file: Path, title: str | None) -> None:
     """One file. Each episode is read once, and again only for goals that are images, which memory might not hold."""
-    ends, kinds = _ends(survey, picked), _kinds(survey)
-    kept: dict[int, list[np.ndarray]] = {
-        n: [] for n, (_, dtype) in enumerate(kinds.values()) if n and dtype != np.uint8
+    ends = _ends(survey, picked)
+    kept: dict[str, list[np.ndarray]] = {
+        key: [] for key, (_, kind) in survey.kinds.items() if key != "observations" and kind != np.uint8
     }
 
     def observations() -> Iterator[np.ndarray]:
         for k in _counted(picked, title or "", title is not None):
-            rows = _tidy(source.episodes[k]())
-            for n, parts in kept.items():
-                parts.append(_entry(rows, survey, n))
-            yield rows.observations
+            arrays = _arrays(source, survey, k)
+            for key, parts in kept.items():
+                parts.append(arrays[key])
+            yield arrays["observations"]
 
     with npz.writing(file) as out:
-        for which, (name, (shape, kind)) in enumerate(kinds.items()):
-            again = kept[which] if which in kept else _column(source, survey, picked, which)
-            out.add(name, (len(ends), *shape), kind, again if which else observations())
+        for key, (shape, kind) in survey.kinds.items():
+            again = kept[key] if key in kept else (_arrays(source, survey, k)[key] for k in picked)
+            out.add(key, (len(ends), *shape), kind, observations() if key == "observations" else again)
         out.add("terminals", ends.shape, ends.dtype, [ends])

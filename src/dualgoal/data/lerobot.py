@@ -38,9 +38,12 @@ def is_lerobot(folder: Path) -> bool:
 def open_folder(folder: Path, parts: Parts, image_size: tuple[int, int] | None = None) -> Source:
     """All episodes of a LeRobot folder. Frames are scaled to `image_size` (height, width) if one is given."""
     recording = Recording(folder, image_size)
-    observation = parts.observation or (recording.usual_observation(),)
-    action = parts.keys.get("actions", "action")
-    joined = {"observations": observation, "actions": (action,), "goals": parts.goal}
+    keys = {"actions": "action"} | parts.keys
+    if unused := [key for key in keys if key not in ("observations", "actions", "goals")]:
+        raise UserError(f"{folder.name}: --key {unused[0]}=NAME is for npz and HDF5 files; LeRobot's say it themselves")
+    if "observations" not in keys and not parts.observation:
+        keys["observations"] = recording.usual_observation()
+    joined = {key: (name,) for key, name in keys.items()} | parts.joined
     for names in joined.values():
         for name in names:
             recording.check(name)
@@ -49,13 +52,14 @@ def open_folder(folder: Path, parts: Parts, image_size: tuple[int, int] | None =
     def read(row: dict[str, int]) -> Rows:
         where = recording.place(row)
         join = lambda what: goals.join(where, what, {n: recording.read(n, row) for n in joined[what]}, joined[what])
-        return Rows(join("observations"), join("actions"), join("goals") if parts.goal else None)
+        return Rows(join("observations"), join("actions"), join("goals") if "goals" in joined else None)
 
     return Source(
         [recording.place(row) for row in episodes], [partial(read, row) for row in episodes],
         Origin(
             source="imported", imported_from=folder.name, imported_sha256=digest(folder, recording.files(joined)),
-            keys={"actions": action}, observation_keys=tuple(observation), image_size=image_size or (),
+            keys={key: name for key, name in keys.items() if key not in ("observations", *parts.joined)},
+            observation_keys=joined["observations"], image_size=image_size or (),
         ),
     )  # fmt: skip
 

@@ -25,6 +25,8 @@ foreign = partial(one_line, what="Minari cannot open it", advice="see 'minari li
 def open_minari(src: str | Path, parts: Parts) -> Source:
     """All episodes of a local or downloadable Minari dataset (`minari:ID`), or of one in a folder."""
     minari = imports.optional("minari", "minari", f"{src}: reading a Minari dataset")
+    if parts.keys:
+        raise UserError(f"{src}: --key is for npz, HDF5 and LeRobot files; use --observation-keys or --goal-keys here")
     text, folder = str(src), Path(src).expanduser()
     with foreign(text):
         if text.startswith("minari:"):

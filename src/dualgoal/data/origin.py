@@ -111,6 +111,7 @@ class Origin:
     observation_keys: tuple[str, ...] = ()
     episode_files: int | None = None
     image_size: tuple[int, ...] = ()  # height and width to which frames were scaled
+    num_actions: int | None = None  # of discrete actions, in both files together
     # by file name
     files: dict[str, FileFacts] = field(default_factory=dict)
     plan: Plan | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,6 +50,11 @@ class Parts:
     observation: tuple[str, ...] = ()
     goal: tuple[str, ...] = ()
 
+    @property
+    def joined(self) -> dict[str, tuple[str, ...]]:
+        """The arrays that are joined from parts."""
+        return {key: names for key, names in (("observations", self.observation), ("goals", self.goal)) if names}
+
 
 @dataclass(frozen=True)
 class Source:
@@ -58,19 +63,6 @@ class Source:
     names: list[str]
     episodes: Sequence[Callable[[], Rows]]
     origin: Origin
-
-
-class Table(Protocol):
-    """A file with all episodes one after the other, in arrays by name of which rows can be sliced."""
-
-    path: Path
-
-    @property
-    def members(self) -> Mapping[str, Any]: ...
-
-    def column(self, name: str) -> Any: ...
-
-    def require_memory(self, names: Iterable[str]) -> None: ...
 
 
 class NpzTable:
@@ -97,17 +89,25 @@ class NpzTable:
             archive.require_memory(name for name in names if self.members[name].nbytes <= IN_MEMORY)
 
 
+Table = NpzTable | hdf5.Table
+Columns = dict[str, dict[str, Any]]  # for our name of an array the columns to join, by their names in the file
+
+
 def open_file(path: Path, parts: Parts) -> Source:
     """One npz or HDF5 file with all episodes one after the other."""
-    table: Table = hdf5.Table(path) if _signature(path) == hdf5.SIGNATURE else NpzTable(path)
-    columns, used = _choose(table, parts, tuple(ALIASES))
-    ends = _ends(table, {key: columns.pop(key)[0][...] for key in ENDS if key in columns}, "episodes" in parts.keys)
-    _equal_rows(path.name, {key: part for key, found in columns.items() for part in found} | {"ends": ends})
+    table = hdf5.Table(path) if _signature(path) == hdf5.SIGNATURE else NpzTable(path)
+    columns = _choose(table, parts, tuple(ALIASES))
+    used = {key: name for key, found in columns.items() if key not in parts.joined for name in found}
+    marks = {key: columns.pop(key)[used[key]][...] for key in ENDS if key in columns}
+    ends = _ends(table, marks, "episodes" in parts.keys)
+    parts_too = {name: part for key in parts.joined for name, part in columns[key].items()}
+    wholes = {key: columns[key][used[key]] for key in columns if key in used}
+    _equal_rows(path.name, wholes | parts_too | {"ends": ends})
     ends[-1:] = True  # files often stop in the middle of an episode
     last = np.flatnonzero(ends)
     first = np.concatenate([[0], last[:-1] + 1])
     spans = [slice(int(a), int(b) + 1) for a, b in zip(first, last, strict=True)]
-    episodes = [partial(_read_rows, table, columns, parts, span) for span in spans]
+    episodes = [partial(_read_rows, path.name, columns, span) for span in spans]
     return Source(
         [f"{path.name} (episode {k})" for k in range(len(episodes))], episodes,
         Origin(
@@ -155,9 +155,8 @@ def open_folder(path: Path, parts: Parts) -> Source:
         raise UserError(f"{path}: holds no npz file; expected one per episode")
 
     def read(file: Path) -> Rows:
-        table = NpzTable(file)
-        columns, _ = _choose(table, parts, ("observations", "actions", "goals"))
-        return _read_rows(table, columns, parts, slice(None))
+        columns = _choose(NpzTable(file), parts, ("observations", "actions", "goals"))
+        return _read_rows(file.name, columns, slice(None))
 
     return Source(
         [file.name for file in files], [partial(read, file) for file in files],
@@ -187,25 +186,21 @@ def from_memory(episodes: Sequence[Mapping[str, Any]], parts: Parts) -> Source:
     return Source(names, [partial(read, name, one) for name, one in zip(names, episodes, strict=True)], origin)
 
 
-def _choose(table: Table, parts: Parts, wanted: tuple[str, ...]) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
-    """The wanted arrays by our names, each as the parts to join, and the names in the file of those that are whole."""
-    joined = {"observations": parts.observation, "goals": parts.goal}
-    names, used = {}, {}
+def _choose(table: Table, parts: Parts, wanted: tuple[str, ...]) -> Columns:
+    """The wanted arrays, as far as they are there."""
+    names: dict[str, tuple[str, ...]] = {}
     for key in wanted:
-        if joined.get(key):
-            if missing := [name for name in joined[key] if name not in table.members]:
-                have = ", ".join(table.members)
-                raise UserError(f"{table.path.name}: {key} have no part '{missing[0]}' (they have {have})")
-            names[key] = tuple(joined[key])
+        if key in parts.joined:
+            goals.require_parts(table.path.name, key, table.members, parts.joined[key])
+            names[key] = parts.joined[key]
         elif (name := _pick(table, key, parts.keys, key not in OPTIONAL)) is not None:
-            names[key], used[key] = (name,), name
+            names[key] = (name,)
     if parts.observation:
         names.pop("next_observations", None)  # they are whole, so they would not fit
-        used.pop("next_observations", None)
     every = {name for group in names.values() for name in group}
     table.require_memory(every)
     columns = {name: table.column(name) for name in sorted(every)}
-    return {key: tuple(columns[name] for name in group) for key, group in names.items()}, used
+    return {key: {name: columns[name] for name in group} for key, group in names.items()}
 
 
 def _pick(table: Table, key: str, keys: dict[str, str], required: bool = True) -> str | None:
@@ -226,19 +221,16 @@ def _pick(table: Table, key: str, keys: dict[str, str], required: bool = True) -
     return found
 
 
-def _read_rows(table: Table, columns: dict[str, tuple[Any, ...]], parts: Parts, rows: slice) -> Rows:
-    names = {"observations": parts.observation, "goals": parts.goal}
+def _read_rows(file: str, columns: Columns, rows: slice) -> Rows:
+    def read(key: str) -> np.ndarray:
+        parts = {name: np.asarray(column[rows]) for name, column in columns[key].items()}
+        return goals.join(file, key, parts, tuple(parts))
 
-    def part(key: str) -> np.ndarray:
-        found = [np.asarray(column[rows]) for column in columns[key]]
-        chosen = names.get(key) or (key,)
-        return goals.join(table.path.name, key, dict(zip(chosen, found, strict=True)), chosen)
-
-    observations = part("observations")
+    observations = read("observations")
     if "next_observations" in columns:  # transitions: the state after the last one is stored there only
-        following = columns["next_observations"][0]
+        (following,) = columns["next_observations"].values()
         observations = np.concatenate([observations, np.asarray(following[rows.stop - 1 : rows.stop])])
-    return Rows(observations, part("actions"), part("goals") if "goals" in columns else None)
+    return Rows(observations, read("actions"), read("goals") if "goals" in columns else None)
 
 
 def _booleans(name: str, key: str, array: np.ndarray) -> np.ndarray:

@@ -44,9 +44,7 @@ class Moments:
         self.mean, self.count = self.mean + away * len(rows) / total, total
 
     @property
-    def standard(self) -> Standard | None:
+    def standard(self) -> Standard:
         """A coordinate that never changes stays in its own units."""
-        if not self.count:
-            return None
         std = np.sqrt(self.squares / self.count)
         return Standard(tuple(self.mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
