@@ -240,9 +240,7 @@ def test_episodes_must_agree_and_targets_be_free(tmp_path):
     (tmp_path / "own").mkdir()
     for k, dim in enumerate((3, 4)):
         np.savez(tmp_path / "own" / f"{k}.npz", obs=np.zeros((5, dim)), actions=np.zeros((4, 2)))
-    with pytest.raises(
-        UserError, match=r"1.npz: rows of shapes observations \(4,\), .* but earlier episodes"
-    ):
+    with pytest.raises(UserError, match=r"1.npz: rows of shapes observations \(4,\), .* but earlier episodes"):
         importing.import_dataset(tmp_path / "own", tmp_path / "out")
     np.savez(tmp_path / "own" / "1.npz", obs=np.zeros((5, 3)), actions=np.zeros((4, 2)))
     made = importing.import_dataset(tmp_path / "own", tmp_path / "out")
