@@ -239,13 +239,14 @@ class Agent:
 
     def encode_images(self, params: Params, batch: Batch) -> Batch:
         """Images to features, each image once and all images of an encoder together, where encoders are shared."""
-        if params.encoders is None:
+        encoders = params.encoders
+        if encoders is None:
             return batch
-        encoders = stop_gradient(params.encoders) if self.frozen and params.encoders.goal is None else params.encoders
-        state, goal = encoders.state, encoders.of_goals
-        goal = stop_gradient(goal) if self.frozen else goal
-        by_state = Together(state)
-        by_goal = by_state if params.encoders.goal is None else Together(goal)
+        if self.frozen:  # what encodes goals came with the representation
+            goal = stop_gradient(encoders.of_goals)
+            encoders = Encoders(goal, None) if encoders.goal is None else Encoders(encoders.state, goal)
+        by_state = Together(encoders.state)
+        by_goal = by_state if encoders.goal is None else Together(encoders.goal)
 
         def all_through(state: Callable[[Array], Array], goal: Callable[[Array], Array]) -> Batch:
             s = state(batch.s)

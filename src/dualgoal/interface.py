@@ -67,15 +67,10 @@ class Stream(abc.ABC):
     """What one loss draws for every transition of a batch: goals, or a window of a trajectory. A frozen dataclass that
     knows how to draw itself and which image encoder reads which of its observations; the kinds are in `streams.py`."""
 
-    @property
-    @abc.abstractmethod
-    def shared(self) -> bool:
-        """Whether losses with equal streams use one and the same draw."""
-
-    @property
-    @abc.abstractmethod
-    def towards(self) -> str | None:
-        """The role whose goals must be drawn first, if this stream depends on them."""
+    shared: bool = True
+    """Whether losses with equal streams use one and the same draw."""
+    towards: str | None = None
+    """The role whose goals must be drawn first, if this stream depends on them."""
 
     @abc.abstractmethod
     def rows(self, data: Any, at: Any, bits: Array, discount: float, towards: Any) -> Any:

@@ -52,6 +52,10 @@ class GoalStream(Stream):
             same = (g == goals[at.rows]).all(axis=-1)
         return Goals(g, same.astype(jnp.float32), None if data.goals is None else data.observations[rows])
 
+    def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
+        state = None if drawn.state is None else shift(drawn.state, offsets)
+        return drawn._replace(g=shift(drawn.g, offsets), state=state)
+
     def encode(self, drawn: Goals, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Goals:
         return drawn._replace(g=goal(drawn.g))
 
@@ -59,12 +63,7 @@ class GoalStream(Stream):
 @dataclass(frozen=True)
 class GoalMix(GoalStream):
     """The paper's goal distribution (p_cur, p_geom, p_traj, p_rand): the current state, a geometrically distributed
-    future state, a uniformly distributed future state, or any state of the dataset.
-
-    By default, losses with equal goal distributions use the same sampled goals; `shared=False` asks for a separate
-    sample. `augment` is for images: "batch" shifts the goals together with the transitions, with probability
-    `Spec.augment`; "independent" always shifts them, by offsets of their own.
-    """
+    future state, a uniformly distributed future state, or any state of the dataset."""
 
     current: float
     """Share of goals that are the current state."""
@@ -77,9 +76,7 @@ class GoalMix(GoalStream):
     shared: bool = True
     """Whether losses with equal goal distributions use the same sampled goals."""
     augment: Literal["batch", "independent"] = "batch"
-    """Images: batch shifts goals together with the transitions, independent always and by offsets of their own."""
-
-    towards = None
+    """Images. batch: shift goals together with the transitions; independent: always, by offsets of their own."""
 
     def __post_init__(self) -> None:
         shares = (self.current, self.geometric, self.uniform, self.random)
@@ -102,7 +99,7 @@ class GoalMix(GoalStream):
 
     def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
         own = self.augment == "independent"
-        return shifted(drawn, random_offsets(key, offsets.shape[0]) if own else offsets)
+        return super().shift(drawn, random_offsets(key, offsets.shape[0]) if own else offsets, key)
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,6 @@ class Waypoint(GoalStream):
 
     steps: int
     towards: str | None = None
-    shared: bool = True
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -127,9 +123,6 @@ class Waypoint(GoalStream):
             ahead = (towards >= at.rows) & (towards <= at.last)
             limit = jnp.where(ahead, towards, at.last)
         return jnp.minimum(at.rows + self.steps, limit)
-
-    def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
-        return shifted(drawn, offsets)
 
 
 class Stop(NamedTuple):
@@ -145,7 +138,6 @@ class Between(GoalStream):
     row before that goal, which must lie ahead in the same episode. Divide and conquer joins values at such states."""
 
     towards: str = "value"
-    shared: bool = True
 
     def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: Rows) -> Stop:
         return Stop(at.rows + below(bits[0], jnp.maximum(towards - at.rows, 1)), towards)
@@ -154,9 +146,6 @@ class Between(GoalStream):
         passed = Passed(rows.row - at.rows, rows.goal - rows.row, data.actions[rows.row])
         return super().observe(data, at, rows.row, reached_by)._replace(passed=passed)
 
-    def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
-        return shifted(drawn, offsets)
-
 
 @dataclass(frozen=True)
 class Window(Stream):
@@ -164,9 +153,6 @@ class Window(Stream):
     shifted by one row per episode (D11). Windows are never augmented."""
 
     aligned: bool = True
-
-    shared = True
-    towards = None
 
     def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: None = None) -> Frames:
         if self.aligned:
@@ -195,12 +181,6 @@ class Window(Stream):
 VALUE_GOALS = GoalMix(0.2, 0.5, 0.0, 0.3)
 FUTURE_GOALS = GoalMix(0.0, 1.0, 0.0, 0.0)
 ACTOR_GOALS = GoalMix(0.0, 0.0, 1.0, 0.0)
-
-
-def shifted(drawn: Goals, offsets: Array) -> Goals:
-    """Goals with their images shifted."""
-    state = None if drawn.state is None else shift(drawn.state, offsets)
-    return drawn._replace(g=shift(drawn.g, offsets), state=state)
 
 
 def random_offsets(key: PRNGKeyArray, batch_size: int) -> Array:

@@ -302,14 +302,12 @@ class PairEmbedding(eqx.Module):
 
 
 class Towers(eqx.Module):
-    """psi embeds states and phi goals."""
+    """psi embeds states and phi goals, with two ensemble members each, as in every factored model of the paper."""
 
     psi: Embedding
     phi: Embedding
 
-
-def two_towers(key: PRNGKeyArray, spec: Spec, dim: int, hidden: tuple[int, ...]) -> Towers:
-    """psi and phi with two ensemble members each, as every factored model of the paper has them."""
-    k1, k2 = random.split(key)
-    psi = Embedding(k1, spec.observation_shape, dim, hidden, spec)
-    return Towers(psi, Embedding(k2, spec.goal_shape, dim, hidden, spec))
+    def __init__(self, key: PRNGKeyArray, spec: Spec, dim: int, hidden: Sequence[int]):
+        k1, k2 = random.split(key)
+        self.psi = Embedding(k1, spec.observation_shape, dim, hidden, spec)
+        self.phi = Embedding(k2, spec.goal_shape, dim, hidden, spec)

@@ -30,7 +30,7 @@ from dualgoal.interface import (
     Weight,
     rewards,
 )
-from dualgoal.nets.heads import Embedding, Value, two_towers
+from dualgoal.nets.heads import Embedding, Towers, Value
 from dualgoal.nets.sphere import to_sphere
 from dualgoal.reps import aggregation
 from dualgoal.streams import VALUE_GOALS, GoalMix
@@ -100,7 +100,7 @@ class Dual(Representation):
         if self.embeds_both:
             phi, psi = Embedding(k1, spec.goal_shape, self.dim, self.hidden, spec), None
         else:
-            towers = two_towers(k1, spec, self.dim, self.hidden)
+            towers = Towers(k1, spec, self.dim, self.hidden)
             phi, psi = towers.phi, towers.psi
         return DualNets(phi, psi, self.critic(k2, spec), jnp.zeros(()) if self.aggregation == "iqe" else None)
 

@@ -8,7 +8,7 @@ from jaxtyping import PRNGKeyArray
 
 from dualgoal.interface import Batch, Goals, Loss, Spec
 from dualgoal.losses import symmetric_info_nce
-from dualgoal.nets.heads import Towers, two_towers
+from dualgoal.nets.heads import Towers
 from dualgoal.reps._future import Future
 
 
@@ -17,7 +17,7 @@ class TRA(Future):
     """Temporal representation alignment: psi(s) and phi(g) are contrasted, with g a future state of s."""
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> Towers:
-        return two_towers(key, spec, self.dim, self.hidden)
+        return Towers(key, spec, self.dim, self.hidden)
 
     def loss(self, nets: Towers, targets: Towers, batch: Batch, drawn: Goals, key: PRNGKeyArray, spec: Spec) -> Loss:
         u, v = nets.psi.mean(batch.s), nets.phi.mean(drawn.g)
