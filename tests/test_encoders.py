@@ -11,7 +11,7 @@ from jax import random
 
 from dualgoal.fast.convolution import convolve, plain
 from dualgoal.interface import Spec
-from dualgoal.nets.encoders import FEATURES, Early, Impala, Late, make_fusion
+from dualgoal.nets.encoders import FEATURES, Fusion, Impala
 
 SHAPE = (64, 64, 3)
 SPEC = Spec(SHAPE, 2)
@@ -54,11 +54,10 @@ def test_impala_sizes_and_initial_weights():
     assert not np.asarray(net.stacks[0].first.b).any()
 
 
-@pytest.mark.parametrize(("fusion", "kind", "size"), [("early", Early, 512), ("late", Late, 1024)])
-def test_fusion(fusion, kind, size):
-    join = make_fusion(random.key(0), Spec(SHAPE, 2, fusion=fusion))
-    assert isinstance(join, kind)
-    assert join.size == size
+@pytest.mark.parametrize(("fusion", "size"), [("early", 512), ("late", 1024)])
+def test_fusion(fusion, size):
+    join = Fusion(random.key(0), Spec(SHAPE, 2, fusion=fusion))
+    assert join.size == size and (join.encoder is None) == (fusion == "late")
     s, g = (jnp.asarray(np.random.default_rng(n).integers(0, 256, (2, *SHAPE), np.uint8)) for n in (0, 1))
     together = np.concatenate(join(s, g), axis=-1)
     assert together.shape == (2, size)

@@ -8,7 +8,7 @@ from typing import Any
 
 from dualgoal import algos, reps
 from dualgoal.agent import Agent
-from dualgoal.nets.encoders import Beside, Concat, Early, Fusion, Impala, Late
+from dualgoal.nets.encoders import Fusion, Impala
 from dualgoal.nets.heads import MLP, Actor, Bottleneck, Dense, Embedding, Flow, Linear, Value
 
 Tree = dict[str, Any]
@@ -38,15 +38,9 @@ def impala(net: Impala) -> Tree:
 
 
 def fusion(fuse: Fusion) -> Tree:
-    match fuse:
-        case Concat():
-            return {}
-        case Early(encoder=encoder):
-            return {"gc_encoder": {"concat_encoder": impala(encoder)}}
-        case Late(state=state, goal=goal):
-            return {"gc_encoder": {"state_encoder": impala(state), "goal_encoder": impala(goal)}}
-        case Beside(state=state):
-            return {"gc_encoder": {"state_encoder": impala(state)}}
+    encoders = {"concat_encoder": fuse.encoder, "state_encoder": fuse.state, "goal_encoder": fuse.goal}
+    tree = {name: impala(encoder) for name, encoder in encoders.items() if encoder is not None}
+    return {"gc_encoder": tree} if tree else {}
 
 
 def value(net: Value) -> Tree:

@@ -1,8 +1,7 @@
 """Image encoders (section 3.4), and the ways in which a network joins a state with a goal.
 
-A head such as a value network calls `fuse(s, z)` and concatenates whatever comes back. It need not know whether these
-are two vectors, two images read by one encoder (early fusion), two images read by an encoder each (late fusion), or an
-image and a vector.
+A head such as a value network calls `fuse(s, z)` and concatenates whatever comes back. It need not know what was an
+image and which encoder has read it.
 """
 
 import functools
@@ -133,57 +132,33 @@ class Together:
         return self.given.pop(0)
 
 
-class Concat(eqx.Module):
-    """Vectors, which need no encoder: both as they are."""
+class Fusion(eqx.Module):
+    """How a network joins a state and a goal. Vectors stay as they are. Two images are each read by an encoder of their
+    own (late fusion), which no other network shares (A7), or both by one, stacked along their channels (early fusion).
+    Of an image and a z that is a vector, only the image is encoded."""
 
-    size: int = eqx.field(static=True)
+    encoder: Impala | None  # of both together
+    state: Impala | None
+    goal: Impala | None
+    size: int = eqx.field(static=True)  # how many numbers come out, in all parts together
 
-    def __call__(self, s: Array, z: Array) -> tuple[Array, ...]:
-        return s, z
-
-
-class Early(eqx.Module):
-    """Early fusion: one encoder reads both images, stacked along their channels."""
-
-    encoder: Impala
-    size: int = eqx.field(static=True, default=FEATURES)
-
-    def __call__(self, s: Array, z: Array) -> tuple[Array, ...]:
-        return (self.encoder(jnp.concatenate([s, z], axis=-1)),)
-
-
-class Late(eqx.Module):
-    """Late fusion inside one head: an encoder for states and one for goals that no other head shares (A7)."""
-
-    state: Impala
-    goal: Impala
-    size: int = eqx.field(static=True, default=2 * FEATURES)
-
-    def __call__(self, s: Array, z: Array) -> tuple[Array, ...]:
-        return self.state(s), self.goal(z)
-
-
-class Beside(eqx.Module):
-    """An image of the state beside a z that is a vector already: only the state is encoded."""
-
-    state: Impala
-    size: int = eqx.field(static=True)
+    def __init__(self, key: PRNGKeyArray, spec: Spec):
+        self.encoder = self.state = self.goal = None
+        state, goal = spec.observation_shape, spec.goal_shape
+        if not spec.pixels:
+            self.size = state[0] + goal[0]
+        elif len(goal) == 1:
+            self.state = Impala(key, state, spec)
+            self.size = FEATURES + goal[0]
+        elif spec.fusion == "early":
+            self.encoder = Impala(key, (*state[:2], state[2] + goal[2]), spec)
+            self.size = FEATURES
+        else:
+            k1, k2 = random.split(key)
+            self.state, self.goal = Impala(k1, state, spec), Impala(k2, goal, spec)
+            self.size = 2 * FEATURES
 
     def __call__(self, s: Array, z: Array) -> tuple[Array, ...]:
-        return self.state(s), z
-
-
-Fusion = Concat | Early | Late | Beside  # `size` is the number of features that a fusion gives, over all its parts
-
-
-def make_fusion(key: PRNGKeyArray, spec: Spec) -> Fusion:
-    """How a head joins states and goals of the shapes in `spec`."""
-    if not spec.pixels:
-        return Concat(spec.observation_shape[0] + spec.goal_shape[0])
-    if len(spec.goal_shape) == 1:
-        return Beside(Impala(key, spec.observation_shape, spec), FEATURES + spec.goal_shape[0])
-    height, width, channels = spec.observation_shape
-    if spec.fusion == "early":
-        return Early(Impala(key, (height, width, channels + spec.goal_shape[-1]), spec))
-    k1, k2 = random.split(key)
-    return Late(Impala(k1, spec.observation_shape, spec), Impala(k2, spec.goal_shape, spec))
+        if self.encoder is not None:
+            return (self.encoder(jnp.concatenate([s, z], axis=-1)),)
+        return s if self.state is None else self.state(s), z if self.goal is None else self.goal(z)

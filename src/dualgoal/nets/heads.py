@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dualgoal.fast.activations import activate
 from dualgoal.fast.matmul import Parts, product
 from dualgoal.interface import Spec
-from dualgoal.nets.encoders import FEATURES, Fusion, Impala, make_fusion
+from dualgoal.nets.encoders import FEATURES, Fusion, Impala
 
 MEMBERS = 2  # of an ensemble, unless a network says otherwise
 
@@ -185,7 +185,7 @@ class Value(eqx.Module):
         outputs: int = 1,
     ):
         k1, k2 = random.split(key)
-        self.fuse = make_fusion(k1, spec)
+        self.fuse = Fusion(k1, spec)
         self.mlp = MLP(k2, self.fuse.size + extra, hidden, outputs, spec, members)
 
     def __call__(self, s: Array, z: Array, *extra: Array) -> Array:
@@ -212,7 +212,7 @@ class Actor(eqx.Module):
     def __init__(self, key: PRNGKeyArray, spec: Spec, hidden: Sequence[int], outputs: int | None = None):
         k1, k2, k3 = random.split(key, 3)
         outputs = spec.action_dim if outputs is None else outputs
-        self.fuse = make_fusion(k1, spec)
+        self.fuse = Fusion(k1, spec)
         self.mlp = MLP(k2, self.fuse.size, hidden, None, spec, norm=False)
         self.head = Linear(k3, hidden[-1], outputs, init=lambda k, shape: glorot(k, shape, scale=0.01))
 
@@ -228,7 +228,7 @@ class Flow(eqx.Module):
 
     def __init__(self, key: PRNGKeyArray, spec: Spec, hidden: Sequence[int]):
         k1, k2 = random.split(key)
-        self.fuse = make_fusion(k1, spec)
+        self.fuse = Fusion(k1, spec)
         self.mlp = MLP(k2, self.fuse.size + spec.action_dim + 1, hidden, spec.action_dim, spec)
 
     def __call__(self, s: Array, z: Array, x: Float[Array, "B A"], t: Float[Array, "B 1"]) -> Float[Array, "B A"]:
@@ -294,7 +294,7 @@ class PairEmbedding(eqx.Module):
 
     def __init__(self, key: PRNGKeyArray, spec: Spec, dim: int, hidden: Sequence[int], members: int | None = MEMBERS):
         k1, k2 = random.split(key)
-        self.fuse = make_fusion(k1, spec)
+        self.fuse = Fusion(k1, spec)
         self.mlp = MLP(k2, self.fuse.size, hidden, dim, spec, members)
 
     def __call__(self, s: Array, g: Array) -> Float[Array, "*E B N"]:
