@@ -200,7 +200,7 @@ def test_a_dead_worker_is_one_line(tmp_path):
         ("antsoccer-arena-navigate-v0", {"expert": {"walk": still}}, "needs a policy that walks .antball."),
         ("antmaze-medium-stitch-v0", {}, "only navigate and play"),
         ("pointmaze-tiny-navigate-v0", {}, "unknown task"),
-        ("cube-triple-play-v0", {}, "only -single- and -double- can be generated"),
+        ("cube-triple-play-v0", {}, "only single and double can be generated"),
         (POINT, {"rows": 1}, "rows is 1"),
         (POINT, {"seed": -1}, "seed is -1"),
         (POINT, {"workers": 0}, "workers is 0"),

@@ -48,6 +48,13 @@ def test_discrete_actions(tmp_path):
     assert loaded.discrete and loaded.action_dim == 5 and loaded.actions.dtype == np.int32
 
 
+def test_as_many_discrete_actions_as_a_task_has_coordinates_do_not_fit_it(tmp_path):
+    actions = np.array([0, 4, 1, 2])
+    np.savez(tmp_path / "d.npz", observations=np.zeros((4, 28)), actions=actions, terminals=[0, 1, 0, 1])
+    with pytest.raises(UserError, match=r"'actions' have shape \(\) but those of cube-single-play-v0 have \(5,\)"):
+        dataset.load(tmp_path / "d.npz", "cube-single-play-v0")
+
+
 def test_a_folder_is_searched_by_task_and_split(tmp_path):
     first = write(tmp_path, arrays(), "a-v0.npz")
     write(tmp_path, arrays((6,)), "a-v0-val.npz")

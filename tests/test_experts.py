@@ -23,7 +23,7 @@ WALK = {
 
 def test_a_file_acts_as_its_perceptron(tmp_path):
     save_file(WALK, tmp_path / "e.safetensors", metadata={"activation": "relu", "squash": "tanh"})
-    policy = experts.load(tmp_path / "e.safetensors", {"walk": (29, 8)})["walk"]
+    policy = experts.load(tmp_path / "e.safetensors", "walk", (29, 8))
     x = RNG.normal(size=29).astype(np.float32)
     hidden = np.maximum(x @ WALK["walk.layers.0.weight"], 0)
     assert np.allclose(policy(x), np.tanh(hidden @ WALK["walk.layers.1.weight"] + 0.3), atol=1e-6)
@@ -64,7 +64,7 @@ def test_unfit_files_are_one_line(tmp_path, change, meta, message):
     tensors = {k: v for k, v in {**WALK, **change}.items() if v is not None}
     save_file(tensors, tmp_path / "e.safetensors", metadata=meta)
     with pytest.raises(UserError, match=message) as caught:
-        experts.load(tmp_path / "e.safetensors", {"walk": (29, 8)})
+        experts.load(tmp_path / "e.safetensors", "walk", (29, 8))
     assert "\n" not in str(caught.value)
 
 
@@ -74,15 +74,15 @@ def test_types_that_numpy_does_not_have_are_one_line(tmp_path, kind, size):
     text = json.dumps(header).encode()
     (tmp_path / "e.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(4 * size))
     with pytest.raises(UserError, match="not a readable safetensors file|must be a weight"):  # JAX brings some types
-        experts.load(tmp_path / "e.safetensors", {"walk": (2, 2)})
+        experts.load(tmp_path / "e.safetensors", "walk", (2, 2))
 
 
 def test_a_damaged_file_is_one_line(tmp_path):
     (tmp_path / "e.safetensors").write_bytes(b"not tensors")
     with pytest.raises(UserError, match="not a readable safetensors"):
-        experts.load(tmp_path / "e.safetensors", {"walk": (29, 8)})
+        experts.load(tmp_path / "e.safetensors", "walk", (29, 8))
     with pytest.raises(UserError, match="no such expert file"):
-        experts.load(tmp_path / "none.safetensors", {"walk": (29, 8)})
+        experts.load(tmp_path / "none.safetensors", "walk", (29, 8))
 
 
 @pytest.mark.parametrize("body", experts.SKILLS)

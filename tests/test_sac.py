@@ -86,7 +86,7 @@ def test_it_learns_to_follow_the_command(whole):
 
 
 def test_the_file_of_the_policy_is_one_that_collectors_load(whole):
-    policy = experts.load(whole / "actor.safetensors", {"walk": (4, 2)})["walk"]
+    policy = experts.load(whole / "actor.safetensors", "walk", (4, 2))
     for angle in np.linspace(0, 6, 7):
         command = np.array([np.cos(angle), np.sin(angle)])
         assert policy(np.concatenate([[0, 0], command]).astype(np.float32)) @ command > 0.5

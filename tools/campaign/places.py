@@ -20,7 +20,7 @@ import run_files
 import tiny
 from dualgoal.cli import train
 from dualgoal.collect import experts, generate
-from dualgoal.data import dataset, download, importing, info, npz, origin
+from dualgoal.data import dataset, importing, info, npz, origin
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.paper import pairwise, reproduce, results_page, row_files, settings, sweep
 from dualgoal.report import distances, page, reader
@@ -173,7 +173,7 @@ def data_places(root: Path) -> list[Place]:
     parts = root / ".parts"
     parts.mkdir()
     (parts / "plan.json").write_text(json.dumps(generate.asdict(plan)))
-    load, known = (lambda: dataset.load(file)), (lambda: download.known_digest(file))
+    load, known = (lambda: dataset.load(file)), (lambda: origin.read(files))
     intact = lambda found: np.array_equal(found.observations, pixels)
     return [
         Place("TASK.json", files.origin, [load, show, known]),
@@ -220,7 +220,7 @@ def other_places(root: Path) -> list[Place]:
             for kind, file in goals.items()
         ),
         Place("row file", file, [lambda: row_files.load(file), build]),
-        Place("expert", expert, [lambda: experts.load(expert, {"walk": (29, 8)})], "safetensors"),
+        Place("expert", expert, [lambda: experts.load(expert, "walk", (29, 8))], "safetensors"),
     ]
 
 

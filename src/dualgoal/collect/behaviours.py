@@ -26,7 +26,7 @@ from dualgoal.envs.versions import Quality
 from dualgoal.errors import UserError
 
 Episode = dict[str, np.ndarray]
-SIZES = {"cube": ("-single-", "-double-"), "antsoccer": ("-arena-",)}  # families of which only these are described
+SIZES = {"cube": ("single", "double"), "antsoccer": ("arena",)}  # families of which only these are described
 POINT_NOISE, WALK_NOISE = 0.5, 0.2  # standard deviation of the noise on every action coordinate
 
 
@@ -41,9 +41,10 @@ def check(task: str, given: Mapping[str, Expert], own: MazeMap | None = None) ->
     ogbench.check(task, own)
     if not task.endswith(("-navigate-v0", "-play-v0")):
         raise UserError(f"'{task}': only navigate and play datasets can be generated; fetch this one instead")
-    if family(task) in SIZES and not any(size in task for size in SIZES[family(task)]):
-        sizes = " and ".join(SIZES[family(task)])
-        raise UserError(f"'{task}': of this family only {sizes} can be generated; fetch this one instead")
+    sizes = SIZES.get(family(task))
+    if sizes and not any(f"-{size}-" in task for size in sizes):
+        there = " and ".join(sizes)
+        raise UserError(f"'{task}': of this family only {there} can be generated; fetch this one instead")
     if missing := [skill.body for skill in experts.skills(family(task)) if skill.name not in given]:
         raise UserError(
             f"'{task}' needs a policy that walks ({', '.join(missing)}), and none comes with this version; make one "

@@ -6,7 +6,7 @@ files, and those in `SHIPPED` come with the package, one for each body that was 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,10 +50,6 @@ class MLP:
         weight, bias = self.layers[-1]
         return self.squash(x @ weight + bias)
 
-    @property
-    def sizes(self) -> tuple[int, int]:
-        return self.layers[0][0].shape[0], self.layers[-1][0].shape[1]
-
 
 class Skill(NamedTuple):
     """What a collector asks of an expert, and the body that is trained for it."""
@@ -67,9 +63,7 @@ SKILLS = {
     "ant": Skill("walk", "ant", (29, 8)),
     "antball": Skill("dribble", "antball", (42, 8)),
     "humanoid": Skill("walk", "humanoid", (69, 21)),
-}
-
-
+}  # by body
 FAMILIES = {"antmaze": ("ant",), "humanoidmaze": ("humanoid",), "antsoccer": ("ant", "antball")}
 
 
@@ -86,7 +80,7 @@ def all_shipped(family: str) -> bool:
 def of_body(body: str, path: Path) -> Expert:
     """The policy that was trained for a body, from its file or from the folder of its training."""
     skill = SKILLS[body]
-    return load(holding([path], skill.name), {skill.name: skill.sizes})[skill.name]
+    return load(holding([path], skill.name), skill.name, skill.sizes)
 
 
 def shipped(body: str) -> Path | None:
@@ -109,27 +103,12 @@ def holding(files: Sequence[Path], skill: str) -> Path:
     return next(has, paths[0])
 
 
-def load(path: Path, skills: Mapping[str, tuple[int, int]]) -> dict[str, Expert]:
-    """The experts a collector needs: `skills` gives the input and output size that each must have."""
+def load(path: Path, skill: str, sizes: tuple[int, int]) -> MLP:
+    """The policy in a file that has a skill; `sizes` are those that its input and its output must have."""
     tensors, meta = _read(path)
     for option, known in (("activation", ACTIVATIONS), ("squash", SQUASHES)):
         if option in meta and meta[option] not in known:
             raise UserError(f"{path.name}: {option} '{meta[option]}' is not one of {', '.join(known)}")
-    return {skill: _skill(path, tensors, meta, skill, sizes) for skill, sizes in skills.items()}
-
-
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays and the metadata of a file."""
-    if not path.is_file():
-        raise UserError(f"{path}: no such expert file; see docs/data.md for its format")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError, TypeError, AttributeError) as problem:  # the last two: types NumPy does not have
-        raise UserError(f"{path.name}: not a readable safetensors file ({problem})") from problem
-
-
-def _skill(path: Path, tensors: dict, meta: dict, skill: str, sizes: tuple[int, int]) -> MLP:
     layers: list[tuple[np.ndarray, np.ndarray]] = []
     while f"{skill}.layers.{len(layers)}.weight" in tensors:
         name = f"{skill}.layers.{len(layers)}"
@@ -142,7 +121,17 @@ def _skill(path: Path, tensors: dict, meta: dict, skill: str, sizes: tuple[int, 
         layers.append((weight.astype(np.float32), bias.astype(np.float32)))
     if not layers:
         raise UserError(f"{path.name}: no skill '{skill}'; expected '{skill}.layers.0.weight', see docs/data.md")
-    policy = MLP(layers, meta.get("activation", "gelu"), meta.get("squash", "tanh"))
-    if policy.sizes[1] != sizes[1]:
-        raise UserError(f"{path.name}: skill '{skill}' gives {policy.sizes[1]} numbers but actions have {sizes[1]}")
-    return policy
+    if (outputs := len(layers[-1][1])) != sizes[1]:
+        raise UserError(f"{path.name}: skill '{skill}' gives {outputs} numbers but actions have {sizes[1]}")
+    return MLP(layers, meta.get("activation", "gelu"), meta.get("squash", "tanh"))
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays and the metadata of a file."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such expert file; see docs/data.md for its format")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError, TypeError, AttributeError) as problem:  # the last two: types NumPy does not have
+        raise UserError(f"{path.name}: not a readable safetensors file ({problem})") from problem

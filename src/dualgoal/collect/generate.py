@@ -155,15 +155,10 @@ def _experts(task: str, expert: str | Path | Sequence[Path] | Experts | None) ->
         names = (f"{skill}: {getattr(f, '__qualname__', type(f).__name__)}" for skill, f in expert.items())
         return expert, ", ".join(names)
     given = [Path(expert)] if isinstance(expert, str | Path) else list(expert or ())
-    files = {s.name: experts.holding(given, s.name) for s in needed} if given else _shipped(needed)
-    found = {s.name: experts.load(files[s.name], {s.name: s.sizes})[s.name] for s in needed if s.name in files}
-    return found, ", ".join(dict.fromkeys(sha256(file) for file in files.values())) or None
-
-
-def _shipped(needed: Iterable[experts.Skill]) -> dict[str, Path]:
-    """The files with these skills that come with the package."""
-    found = {skill.name: experts.shipped(skill.body) for skill in needed}
-    return {name: path for name, path in found.items() if path is not None}
+    files = [(s, experts.holding(given, s.name) if given else experts.shipped(s.body)) for s in needed]
+    there = [(skill, file) for skill, file in files if file is not None]
+    found = {skill.name: experts.load(file, skill.name, skill.sizes) for skill, file in there}
+    return found, ", ".join(dict.fromkeys(sha256(file) for _, file in there)) or None
 
 
 def _defined_in_script(skills: Experts) -> bool:

@@ -120,14 +120,14 @@ def _episode_ends(name: str, terminals: np.ndarray) -> np.ndarray:
     return ends
 
 
-def fits_task(name: str, task: str, observation_shape: tuple[int, ...], action_dim: int) -> None:
+def fits_task(name: str, task: str, observation_shape: tuple[int, ...], action_shape: tuple[int, ...]) -> None:
     """Raise if a dataset does not fit a task of the paper; other tasks are checked when their environment is made."""
     known = TASKS.get(plain(task))
     if known is None:
         return
     for key, found, wanted in (
         ("observations", observation_shape, known.observation_shape),
-        ("actions", (action_dim,), (known.action_dim,)),
+        ("actions", action_shape, (known.action_dim,)),
     ):
         if found != wanted:
             whose = f"those of {task} have {wanted}"

@@ -163,7 +163,7 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
         provenance.setdefault("shadow_size", Quality().shadow_size)
     dataset = Dataset(observations, actions, terminals, task, provenance, goals)
     if task is not None:
-        checks.fits_task(file.name, task, dataset.observation_shape, dataset.action_dim)
+        checks.fits_task(file.name, task, dataset.observation_shape, dataset.actions.shape[1:])
     for line in mismatches(provenance):
         warnings.warn(f"{file.name}: {line}", Mismatch, stacklevel=2)
     return dataset

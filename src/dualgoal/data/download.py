@@ -260,26 +260,20 @@ class _Watch:
 
 def _check(file: Path) -> None:
     """A whole download must be an archive with the right arrays, and have the known digest where one is known."""
-    partial, known = _partial(file), known_digest(file)
+    partial, files = _partial(file), DatasetFiles.holding(file)
+    known = _recorded(files).files.get(file.name, FileFacts()).sha256
     if known is not None and sha256(partial) != known:
         partial.unlink()
         raise _Failed(f"its SHA-256 is not the known {known[:12]}...; discarded")
     try:
         with npz.Archive(partial) as archive:
             checks.members(archive)
-            observations, actions = (archive.members[key].shape for key in ("observations", "actions"))
-            task = DatasetFiles.holding(file).name  # so that another task's file does not get this one's name
-            checks.fits_task(file.name, task, observations[1:], actions[1] if len(actions) == 2 else 0)
+            observations, actions = (archive.members[key].shape[1:] for key in ("observations", "actions"))
+            checks.fits_task(file.name, files.name, observations, actions)  # else another task's file gets this name
             archive.verify()  # a resumed file may be stitched from two mirrors
     except UserError as problem:
         partial.unlink(missing_ok=True)
         raise _Failed(f"it is not a dataset ({problem}); discarded") from problem
-
-
-def known_digest(file: Path) -> str | None:
-    """The SHA-256 a file must have, if it is recorded by an earlier download or by the user."""
-    facts = _recorded(DatasetFiles.holding(file)).files.get(file.name)
-    return facts.sha256 if facts is not None else None
 
 
 def _recorded(files: DatasetFiles) -> Origin:
