@@ -171,6 +171,29 @@ def test_actions_are_scaled_only_when_asked(tmp_path):
     assert (train.actions[:, 1] == -1).all(), "a coordinate that never changes"
 
 
+@pytest.mark.parametrize(
+    ("observations", "actions", "problem"),
+    [
+        (5.0, np.zeros((3, 2)), "'actions' has 3 rows but 'observations' has 1"),
+        (np.zeros((3, 2)), 5.0, "'actions' has 1 rows but 'observations' has 3"),
+        ([[1.0, 2.0], [3.0]], np.zeros((2, 2)), "not an episode .*inhomogeneous.*; give a dictionary with arrays"),
+        ({}, np.zeros((2, 2)), "not an episode"),
+        ({"a": np.zeros((4, 1)), "b": np.zeros((5, 2))}, np.zeros((5, 2)), r"numbers of rows \(a 4, b 5\)"),
+    ],
+)
+def test_episodes_in_memory_that_are_none_are_one_line(observations, actions, problem):
+    with pytest.raises(UserError, match=f"episode 0: .*{problem}"):
+        dataset.Dataset.from_episodes([{"observations": observations, "actions": actions}])
+
+
+def test_a_folder_of_single_numbers_is_one_line(tmp_path):
+    (tmp_path / "own").mkdir()
+    for k in range(2):
+        np.savez(tmp_path / "own" / f"{k}.npz", observations=np.float64(3), actions=np.zeros((3, 2)))
+    with pytest.raises(UserError, match=r"0.npz: 'actions' has 3 rows but 'observations' has 1"):
+        importing.import_dataset(tmp_path / "own", tmp_path / "out")
+
+
 @pytest.mark.parametrize(("row", "where"), [(5, r"episode 1\): 'actions' is nan in row 1"), (3, "episode 0.*row 3")])
 def test_actions_that_cannot_be_scaled_are_found_where_they_are(tmp_path, row, where):
     content = flat(episodes())

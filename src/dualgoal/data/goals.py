@@ -65,6 +65,10 @@ def join(name: str, what: str, parts: Mapping[str, Any], chosen: Sequence[str]) 
         return found[0]
     if any(part.ndim > 2 for part in found):
         raise UserError(f"{name}: images cannot be joined with other {what}; choose one part")
+    rows = {key: part.shape[:1] for key, part in zip(chosen, found, strict=True)}
+    if len(set(rows.values())) > 1 or () in rows.values():
+        counts = ", ".join(f"{key} {shape[0] if shape else 'none'}" for key, shape in rows.items())
+        raise UserError(f"{name}: parts of {what} have different numbers of rows ({counts})")
     return np.concatenate([part.reshape(len(part), -1) for part in found], axis=1)
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualgoal.data import checks, goals, hdf5, npz
+from dualgoal.data.foreign import one_line
 from dualgoal.data.origin import Origin, digest
 from dualgoal.errors import UserError
 from dualgoal.files import sha256
@@ -156,7 +157,7 @@ def open_folder(path: Path, parts: Parts) -> Source:
 
     def read(file: Path) -> Rows:
         columns = _choose(NpzTable(file), parts, ("observations", "actions", "goals"))
-        return _read_rows(file.name, columns, slice(None))
+        return _read_rows(file.name, columns)
 
     return Source(
         [file.name for file in files], [partial(read, file) for file in files],
@@ -173,13 +174,14 @@ def from_memory(episodes: Sequence[Mapping[str, Any]], parts: Parts) -> Source:
         raise UserError("no episodes; give at least one with observations and actions")
 
     def read(name: str, episode: Mapping[str, Any]) -> Rows:
-        if missing := [key for key in ("observations", "actions") if key not in episode]:
-            raise UserError(f"{name}: '{missing[0]}' is missing (it holds {', '.join(episode)})")
-        seen, given = episode["observations"], episode.get("goals")
-        if isinstance(seen, Mapping):
-            given = goals.join(name, "observations", seen, parts.goal) if parts.goal else given
-            seen = goals.join(name, "observations", seen, parts.observation or tuple(seen))
-        return Rows(np.asarray(seen), np.asarray(episode["actions"]), None if given is None else np.asarray(given))
+        with one_line(name, "not an episode", "give a dictionary with arrays 'observations' and 'actions'"):
+            if missing := [key for key in ("observations", "actions") if key not in episode]:
+                raise UserError(f"{name}: '{missing[0]}' is missing (it holds {', '.join(episode)})")
+            seen, given = episode["observations"], episode.get("goals")
+            if isinstance(seen, Mapping):
+                given = goals.join(name, "observations", seen, parts.goal) if parts.goal else given
+                seen = goals.join(name, "observations", seen, parts.observation or tuple(seen))
+            return Rows(np.asarray(seen), np.asarray(episode["actions"]), None if given is None else np.asarray(given))
 
     names = [f"episode {k}" for k in range(len(episodes))]
     origin = Origin(source="memory", observation_keys=parts.observation)
@@ -221,13 +223,15 @@ def _pick(table: Table, key: str, keys: dict[str, str], required: bool = True) -
     return found
 
 
-def _read_rows(file: str, columns: Columns, rows: slice) -> Rows:
+def _read_rows(file: str, columns: Columns, rows: slice | None = None) -> Rows:
+    """One episode: these rows of the columns, or all."""
+
     def read(key: str) -> np.ndarray:
-        parts = {name: np.asarray(column[rows]) for name, column in columns[key].items()}
+        parts = {name: np.asarray(column[... if rows is None else rows]) for name, column in columns[key].items()}
         return goals.join(file, key, parts, tuple(parts))
 
     observations = read("observations")
-    if "next_observations" in columns:  # transitions: the state after the last one is stored there only
+    if rows is not None and "next_observations" in columns:  # transitions: only there is the state after the last one
         (following,) = columns["next_observations"].values()
         observations = np.concatenate([observations, np.asarray(following[rows.stop - 1 : rows.stop])])
     return Rows(observations, read("actions"), read("goals") if "goals" in columns else None)
