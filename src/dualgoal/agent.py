@@ -119,7 +119,7 @@ class Agent:
         if kind not in self.algo.actions:
             usable = " and ".join(sorted(self.algo.actions))
             raise UserError(f"{type(self.algo).__name__} cannot use {kind} actions; it can use {usable} ones")
-        check_pair(self.rep, self.algo)
+        check_pair(self.rep, self.algo, self.frozen)
         if self.algo.needs_vector and len(self.algo_spec.goal_shape) != 1:
             names = f"{type(self.algo).__name__} cannot use {type(self.rep).__name__} on images"
             raise UserError(f"{names}: it predicts z, which must be a vector; choose a learned representation")

@@ -4,8 +4,11 @@ from dualgoal.errors import UserError
 from dualgoal.interface import Algorithm, Representation, Spec
 
 
-def check_pair(rep: Representation, algo: Algorithm) -> None:
-    """Refuse what cannot work together, whatever the data."""
+def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> None:
+    """Refuse what cannot work together, whatever the data; a `frozen` representation is not trained."""
+    if not algo.roles and (frozen or rep.stream is None):
+        why = "is frozen" if frozen else "has no loss of its own"
+        raise UserError(f"{type(rep).__name__} {why} and {type(algo).__name__} adds no loss; choose another algorithm")
     names = f"{type(algo).__name__} cannot use {type(rep).__name__}"
     if algo.needs_rep_value and not rep.learns_value:
         raise UserError(f"{names}: direct extraction needs a representation that learns a value, such as dual")

@@ -57,7 +57,7 @@ def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int |
     """Find out all of it without writing anything."""
     if workers is not None:
         config.check_range("workers", workers, 1)
-    check_pair(run.rep, run.algo)
+    check_pair(run.rep, run.algo, run.frozen_rep is not None)
     training.check_evaluation(run)
     machine.a_device_per_core()
     done = 0

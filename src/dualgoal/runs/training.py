@@ -106,7 +106,7 @@ def train(
     machine.a_device_per_core()
     machine.keep_compiled(cache_folder() / "compiled")
     run = continuing.absolute(run)
-    check_pair(run.rep, run.algo)  # before any data is downloaded or made
+    check_pair(run.rep, run.algo, run.frozen_rep is not None)  # before any data is downloaded or made
     if evaluator is None and env is None:
         check_evaluation(run)
     warn: Say = progress.Display().say if quiet else lambda text: print(text, flush=True)
