@@ -91,8 +91,7 @@ MISTAKES = {
     RUN + "--track tensorbord": "'tensorbord'; did you mean 'tensorboard'?",
     RUN + "--frozen-rep nowhere": "nowhere: not a run directory",
     RUN + "--rep dual_pair --algo crl": "CRL",
-    RUN
-    + "--rep orig --algo none": "Orig has no loss of its own and NoAlgorithm adds no loss; choose another",
+    RUN + "--rep orig --algo none": "Orig has no loss of its own and NoAlgorithm adds no loss; choose another",
     RUN + "--rep vib --algo none": "VIB has no loss of its own",
     RUN + "--algo none --frozen-rep run": "Orig is frozen and NoAlgorithm adds no loss",
     RUN + "--max-steps x": "--max-steps is 'x'; expected a whole number",

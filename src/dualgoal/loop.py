@@ -70,13 +70,6 @@ def devices_used(seeds: int, devices: int) -> int:
     return max(n for n in range(1, min(seeds, devices) + 1) if seeds % n == 0)
 
 
-def over_seeds(agent: Agent, function: Callable[..., Any], *by_seed: Any) -> Any:
-    """`function` for every seed: batched, or one seed after the other where that is faster."""
-    if seeds_take_turns(agent):
-        return jax.lax.map(lambda seed: function(*seed), by_seed)
-    return jax.vmap(function)(*by_seed)
-
-
 class TrainingLoop:
     """An agent's training, compiled for a set of seeds."""
 
@@ -91,21 +84,28 @@ class TrainingLoop:
         self.keys = jax.device_put(jax.vmap(jax.random.key)(jnp.array(seeds, jnp.uint32)), self.by_seed)
         self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=quick_compile_options())
         # Shardings are spelled out, or the program's own output would be another input type and compile it again.
-        self._chunk = jax.jit(self.on_devices(self._all_seeds), donate_argnums=0, out_shardings=self.by_seed)
+        self._chunk = jax.jit(self.for_each_seed(self._steps), donate_argnums=0, out_shardings=self.by_seed)
         self._compiled: Any = None
-        self._measure = jax.jit(self.on_devices(self._all_losses))
+        self._measure = jax.jit(self.for_each_seed(self._losses))
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
 
-    def on_devices(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function(state, data, keys, ...)` on every device, for the device's share of the seeds."""
+    def for_each_seed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function(state, data, key, ...)` of one seed, for all of them: every device takes its share of the seeds,
+        batched, or one after the other where that is faster."""
         each, all_ = PartitionSpec("seed"), PartitionSpec()
 
-        def shared(state: State, data: Transitions, keys: Array, *rest: Array) -> Any:
+        def share(state: State, data: Transitions, keys: Array, *rest: Array) -> Any:
+            one = lambda state, key: function(state, data, key, *rest)
+            if seeds_take_turns(self.agent):
+                return jax.lax.map(lambda seed: one(*seed), (state, keys))
+            return jax.vmap(one)(state, keys)
+
+        def all_seeds(state: State, data: Transitions, keys: Array, *rest: Array) -> Any:
             given = (each, all_, each, *(all_ for _ in rest))
-            mapped = jax.shard_map(function, mesh=self.mesh, in_specs=given, out_specs=each, check_vma=False)
+            mapped = jax.shard_map(share, mesh=self.mesh, in_specs=given, out_specs=each, check_vma=False)
             return mapped(state, data, keys, *rest)
 
-        return shared
+        return all_seeds
 
     @functools.cached_property
     def template(self) -> State:
@@ -140,13 +140,6 @@ class TrainingLoop:
         """Everything worth logging on the next batch of `data`, per seed. A program of its own, so that how often it is
         called cannot change training."""
         return {name: np.asarray(value) for name, value in self._measure(state, data, self.keys).items()}
-
-    def _all_seeds(self, state: State, data: Transitions, keys: Array, count: Array) -> tuple[State, Broken]:
-        """A device's share of the seeds."""
-        return over_seeds(self.agent, lambda state, key: self._steps(state, data, key, count), state, keys)
-
-    def _all_losses(self, state: State, data: Transitions, keys: Array) -> Info:
-        return over_seeds(self.agent, lambda state, key: self._losses(state, data, key), state, keys)
 
     def _steps(self, state: State, data: Transitions, key: Array, count: Array) -> tuple[State, Broken]:
         """`count` steps of one seed. A step draws the next batch while it learns from this one, because drawing is many

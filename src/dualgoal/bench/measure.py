@@ -28,7 +28,7 @@ from dualgoal.bench.trace import Cost, kernels_by_kind
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
 from dualgoal.interface import WIDEST, Batch, Frames, Goals, Spec, Stream
-from dualgoal.loop import TrainingLoop, compile_loop, over_seeds, quick_compile_options
+from dualgoal.loop import TrainingLoop, compile_loop, quick_compile_options
 from dualgoal.paper import settings
 from dualgoal.runs.config import check_range
 from dualgoal.sampler import shared_draws, to_device
@@ -157,17 +157,14 @@ def parts_of(program: TrainingLoop, data: Transitions) -> dict[str, Advance]:
     def backward(state: State, data: Transitions, key, step):
         return jax.grad(lambda params: forward(state._replace(params=params), data, key, step))(state.params)
 
-    def loop(part, state, data, keys, steps):
-        def seed(state, key):
-            def body(step, total):
-                return total + sum(x.astype(jnp.float32).mean() for x in jax.tree.leaves(part(state, data, key, step)))
+    def loop(part, state, data, key, steps):
+        def body(step, total):
+            return total + sum(x.astype(jnp.float32).mean() for x in jax.tree.leaves(part(state, data, key, step)))
 
-            return jax.lax.fori_loop(0, steps, body, jnp.float32(0))
-
-        return over_seeds(agent, seed, state, keys)
+        return jax.lax.fori_loop(0, steps, body, jnp.float32(0))
 
     def compiled(part) -> Advance:
-        whole = jax.jit(program.on_devices(functools.partial(loop, part)))
+        whole = jax.jit(program.for_each_seed(functools.partial(loop, part)))
         go = compile_loop(whole.lower(state, data, program.keys, jnp.int32(1)))
         return lambda steps: go(state, data, program.keys, jnp.int32(steps))
 
