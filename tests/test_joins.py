@@ -123,7 +123,8 @@ class Stub:
 
 
 def test_the_command_adds_rows_and_prints_them(file, capsys, monkeypatch):
-    for name, value in {"PAIRS": 8, "PROBED": 8, "GOALS": 1, "AT_ONCE": 8}.items():
+    monkeypatch.setattr(scores, "AT_ONCE", 8)
+    for name, value in {"PAIRS": 8, "PROBED": 8, "GOALS": 1}.items():
         monkeypatch.setattr(joins, name, value)
     assert main(words(file, "--seeds", "0")) == 0
     assert "one_symmetric, seed 0, step 8: slope" in capsys.readouterr().out

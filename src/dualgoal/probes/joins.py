@@ -29,7 +29,6 @@ MEASURED = 4  # times per training
 PAIRS = 1024  # for the slopes and for the area under the curve
 PROBED = 2048  # goals for the linear probe
 GOALS = 32  # of Lights Out, each to be reached from all boards
-AT_ONCE = 256  # pairs of images read at once when measuring
 HELD_OUT = 1 << 30  # what is folded into a key for pairs that are measured on; steps of training are fewer
 
 
@@ -126,8 +125,7 @@ class Fit:
         return adam.step(jax.grad(error)(params), moments, params, self.options.lr)
 
     def distances(self, params: Params, s: Array, g: Array) -> np.ndarray:
-        parts = (slice(n, n + AT_ONCE) for n in range(0, len(s), AT_ONCE))
-        return np.concatenate([self._said(params, s[part], g[part]) for part in parts])
+        return scores.in_parts(lambda part: self._said(params, s[part], g[part]), len(s))
 
     def area(self, params: Params) -> float:
         pairs = self.world.same_or_not(held_out(1), PAIRS)
@@ -138,8 +136,8 @@ class Fit:
         if not self.agent.rep.learned:
             return None
         pairs = self.world.pairs(held_out(2), PROBED)
-        s = jnp.broadcast_to(pairs.s[:1], (AT_ONCE, *pairs.s.shape[1:]))
-        z = np.concatenate([self._z(params, pairs.g[n : n + AT_ONCE], s) for n in range(0, PROBED, AT_ONCE)])
+        s = jnp.broadcast_to(pairs.s[:1], pairs.s.shape)
+        z = scores.in_parts(lambda part: self._z(params, pairs.g[part], s[part]), PROBED)
         return scores.linear_probe(z, np.asarray(pairs.boards[1]))
 
     def solved(self, params: Params) -> float | None:

@@ -1,6 +1,16 @@
 """How much a network knows of a puzzle's lights: three numbers from what it says about pairs of images."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+
+AT_ONCE = 256  # rows that a network reads at once
+
+
+def in_parts(function: Callable[[slice], Any], count: int) -> np.ndarray:
+    """What a function gives for slices of `count` rows, joined."""
+    return np.concatenate([function(slice(n, min(n + AT_ONCE, count))) for n in range(0, count, AT_ONCE)])
 
 
 def slopes(said: np.ndarray, *parts: np.ndarray) -> list[float]:

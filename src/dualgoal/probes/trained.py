@@ -13,11 +13,9 @@ from dualgoal.errors import UserError
 from dualgoal.files import os_errors_in_one_line
 from dualgoal.probes import scores
 from dualgoal.runs import directory, policy
-from dualgoal.runs.policy import Policy
 
 JOINTS = 6  # of the arm, the first numbers of `qpos`
 NEAR = 0.3  # radians over all joints: arms that are in one place for the area under the curve
-AT_ONCE = 256  # rows given to a policy at once
 
 
 class Rows(NamedTuple):
@@ -68,7 +66,8 @@ def probe_run(
             rows = some_rows(data, loaded.run.task if Path(data).is_dir() else None, split, count, draw)
             if tuple(rows.observations.shape[1:]) != tuple(loaded.facts.sizes.observation_shape):
                 raise UserError(f"{data}: its observations are not of the shape that {run} was trained on")
-        out.append(ButtonScores(seed, loaded.step, *scored(rows, loaded.distance, encoder(loaded), draw)))
+        encode = loaded.encode if loaded.run.rep.learned else None
+        out.append(ButtonScores(seed, loaded.step, *scored(rows, loaded.distance, encode, draw)))
     return out
 
 
@@ -87,10 +86,6 @@ def some_rows(data: str | Path, task: str | None, split: str, count: int, draw: 
     return Rows(stored.observations[chosen], goals[chosen], boards[chosen], qpos[chosen, :JOINTS])
 
 
-def encoder(loaded: Policy) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
-    return loaded.encode if loaded.run.rep.learned else None
-
-
 def scored(
     rows: Rows,
     distance: Callable[[np.ndarray, np.ndarray], np.ndarray],
@@ -99,23 +94,18 @@ def scored(
 ) -> tuple[float, float, float | None, int, float | None]:
     """(slope, arm, area, near, probe) of a learned distance and a representation, both functions of rows."""
     count, rng = len(rows.boards), np.random.default_rng([1, draw])
-    far = lambda i, j: in_parts(lambda part: distance(rows.observations[i[part]], rows.goals[j[part]]), len(i))
+    far = lambda i, j: scores.in_parts(lambda part: distance(rows.observations[i[part]], rows.goals[j[part]]), len(i))
     i, j = rng.integers(count, size=(2, 2 * count))
     differ = np.abs(rows.boards[i].astype(float) - rows.boards[j]).sum(-1)
     slope, arm = scores.slopes(far(i, j), differ, np.linalg.norm(rows.joints[i] - rows.joints[j], axis=-1))
     here, same, other = near_pairs(rows)
     area = scores.area_under_curve(far(here, same), far(here, other)) if len(here) else None
-    z = None
+    probe = None
     if encode is not None:
-        seen = lambda part: encode(
-            rows.goals[part], np.broadcast_to(rows.observations[0], rows.observations[part].shape)
-        )
-        z = in_parts(seen, count)
-    return slope, arm, area, len(here), None if z is None else scores.linear_probe(z, rows.boards)
-
-
-def in_parts(function: Callable[[slice], np.ndarray], count: int) -> np.ndarray:
-    return np.concatenate([function(slice(n, min(n + AT_ONCE, count))) for n in range(0, count, AT_ONCE)])
+        one_place = np.broadcast_to(rows.observations[0], rows.observations.shape)
+        z = scores.in_parts(lambda part: encode(rows.goals[part], one_place[part]), count)
+        probe = scores.linear_probe(z, rows.boards)
+    return slope, arm, area, len(here), probe
 
 
 def near_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
