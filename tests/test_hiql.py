@@ -37,6 +37,7 @@ def test_the_roles_are_those_of_ogbench():
     ("options", "message"),
     [
         ({"waypoint_steps": 0}, "waypoint_steps is 0; expected at least 1"),
+        ({"waypoint_steps": 2**31 - 1}, "expected at least 1 and at most a billion"),
         ({"alpha_low": -1.0}, "alpha_low is -1.0"),
         ({"alpha_high": -1.0}, "alpha_high is -1.0"),
         ({"expectile": 1.0}, "expectile is 1.0"),

@@ -313,7 +313,7 @@ class Limit(NamedTuple):
     holds: Callable[[float], bool]
 
 
-AtLeastOne = Annotated[int, Limit("at least 1", lambda n: n >= 1)]
+AtLeastOne = Annotated[int, Limit("at least 1 and at most a billion", lambda n: 1 <= n <= 10**9)]  # rows have 32 bits
 Expectile = Annotated[float, Limit("a number between 0 and 1, both excluded", lambda x: 0 < x < 1)]
 Weight = Annotated[float, Limit("a number that is not negative", lambda x: x >= 0)]
 

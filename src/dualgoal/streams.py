@@ -15,7 +15,7 @@ from jax import random
 from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
 from dualgoal.errors import UserError
-from dualgoal.interface import Frames, Goals, Passed, Stream, check_options
+from dualgoal.interface import AtLeastOne, Frames, Goals, Passed, Stream, check_options
 from dualgoal.nets.augment import PAD, shift
 
 Rows = Int[Array, " B"]
@@ -110,12 +110,11 @@ class Waypoint(GoalStream):
     limit. Hierarchical methods use it as the target of their high-level policy and as the goal of their low-level one.
     """
 
-    steps: int
+    steps: AtLeastOne
     towards: str | None = None
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise UserError(f"a waypoint {self.steps} steps on is not ahead; expected at least 1")
+        check_options(self)
 
     def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: Rows | None = None) -> Rows:
         limit = at.last
