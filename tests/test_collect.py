@@ -202,6 +202,7 @@ def test_a_dead_worker_is_one_line(tmp_path):
         ("pointmaze-tiny-navigate-v0", {}, "unknown task"),
         ("cube-triple-play-v0", {}, "only single and double can be generated"),
         (POINT, {"rows": 1}, "rows is 1"),
+        (POINT, {"rows": 0}, "rows is 0"),
         (POINT, {"seed": -1}, "seed is -1"),
         (POINT, {"workers": 0}, "workers is 0"),
     ],

@@ -179,8 +179,8 @@ class Spec:
         check_options(self)
         if self.pixels and self.reached_by == "state":
             raise UserError("reached_by 'state' compares vectors; image observations need 'row'")
-        if not 0 < self.discount < 1:
-            raise UserError(f"discount {self.discount} is outside (0, 1)")
+        if not 0 < self.discount <= 1 - 1e-7:  # what is nearer to 1 is 1 in 32 bits, and its logarithm 0
+            raise UserError(f"discount is {self.discount}; expected a number above 0 and at most 1 - 1e-7")
         if not self.goal_shape:
             object.__setattr__(self, "goal_shape", self.observation_shape)
 

@@ -129,7 +129,8 @@ def _plan(
     expert: str | Path | Sequence[Path] | Experts | None, own: MazeMap | None,
 ) -> tuple[Plan, Experts]:  # fmt: skip
     known = TASKS.get(task)
-    rows = rows or (known.rows_per_episode if known else DEFAULT_ROWS)
+    if rows is None:
+        rows = known.rows_per_episode if known else DEFAULT_ROWS
     for name, value, least in (("episodes", episodes, 1), ("rows", rows, 2), ("seed", seed, 0)):
         if value < least:
             raise UserError(f"'{task}': {name} is {value}; it must be at least {least}")
