@@ -2,7 +2,7 @@
 
     sample   draw transitions, and for every loss what it asks for
     losses   images -> features, goals -> z with the gradients that the representation lets through, sum of all losses
-    update   one Adam step over everything, then the slowly moving copies of the networks that have one
+    update   one Adam step over everything, then the target networks follow
     act      the policy; encode and distance are what else a user asks of a trained agent
 
 Gradients into a representation are stopped unless its `routes` let a loss through (section 4.7). The state is one
@@ -82,7 +82,7 @@ class Params(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """Slowly moving copies: the parts' networks with only the fields that their `ema` names."""
+    """Target networks: moving averages of the parts' networks, with only the fields that their `ema` names."""
 
     rep: Nets
     algo: Nets
@@ -185,7 +185,7 @@ class Agent:
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
 
     def with_ema(self, params: Params) -> Targets:
-        """The networks that have a slowly moving copy."""
+        """The networks that have a target copy."""
         return Targets(only(params.rep, self.rep.ema), only(params.algo, self.algo.ema))
 
     @staticmethod
@@ -210,7 +210,7 @@ class Agent:
         return self.apply_gradients(state, gradients), info
 
     def apply_gradients(self, state: State, gradients: Params) -> State:
-        """One optimiser step; the slowly moving copies follow."""
+        """One optimiser step; the target networks follow."""
         params, opt_state = adam.step(gradients, state.opt_state, state.params, self.spec.lr)
         source = self.with_ema(state.params if self.spec.ema_before_update else params)
         tau = self.spec.tau

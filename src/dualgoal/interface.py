@@ -199,7 +199,7 @@ class Representation(abc.ABC):
     """
 
     ema: ClassVar[tuple[str, ...]] = ()
-    """The fields of its networks that have a slowly moving copy, which arrives in `targets`."""
+    """The fields of its networks that have a target copy (a moving average), which arrives in `targets`."""
     stream: ClassVar[Stream | None] = None
     """What its own loss draws; None if it has no loss of its own."""
     learns_value: ClassVar[bool] = False
@@ -257,7 +257,7 @@ class Algorithm(abc.ABC):
     """
 
     ema: ClassVar[tuple[str, ...]] = ()
-    """The fields of its networks that have a slowly moving copy, which arrives in `targets`."""
+    """The fields of its networks that have a target copy (a moving average), which arrives in `targets`."""
     learns_value: ClassVar[bool] = False
     """Whether `value` gives a goal-conditioned value under the -1/0 reward."""
     needs_rep_value: ClassVar[bool] = False

@@ -125,7 +125,7 @@ class Waypoint(GoalStream):
 
 
 class Stop(NamedTuple):
-    """A row on the way to another."""
+    """A row on the way to the row of a goal."""
 
     row: Rows
     goal: Rows

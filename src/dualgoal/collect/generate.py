@@ -270,7 +270,7 @@ def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
 
 
 def _counts(part: npz.Archive) -> dict[str, int]:
-    """How often what happened in one episode."""
+    """What was counted in one episode, by name."""
     where = f"{part.path}: 'counts'"
     content = part.read("counts", limit=jsons.LINE_LIMIT).tobytes()
     return typing.cast(dict[str, int], jsons.typed(jsons.decode(content, where), dict[str, int], where))

@@ -10,7 +10,7 @@ from dualgoal.errors import UserError
 def one_line(
     name: str, what: str = "cannot be read", advice: str = "the file is truncated or damaged"
 ) -> Iterator[None]:
-    """Damaged files make readers raise anything, assertions included."""
+    """Turn what a reader raises into one line; on a damaged file that may be anything, assertions included."""
     try:
         yield
     except UserError:

@@ -40,7 +40,7 @@ class Table:
         return Column(self.path.name, self.members[name])
 
     def require_memory(self, names: Any) -> None:
-        """Nothing to see to: rows are read as they are needed."""
+        """Nothing to check: rows are read as they are needed."""
 
 
 class Column:

@@ -286,7 +286,7 @@ def _goal_space(source: Source, shape: tuple[int, ...]) -> GoalSpace:
 
 
 def _arrays(source: Source, survey: Survey, k: int) -> dict[str, np.ndarray]:
-    """Episode `k` as it is stored, but for the type of numbers."""
+    """The arrays of episode `k`, with scaled actions; types are changed when they are written."""
     arrays = _tidy(source.episodes[k]())
     if survey.scale is not None:
         arrays["actions"] = survey.scale.scaled(arrays["actions"])

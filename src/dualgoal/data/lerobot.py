@@ -154,11 +154,11 @@ class Recording:
                 return np.stack([self._picture(cell["bytes"]) for cell in column.to_pylist()])
             if column.null_count:
                 raise ValueError(f"'{name}' has empty cells")
-            width = None
-            while hasattr(column, "flatten") and hasattr(column, "value_lengths"):
-                width, column = 1, column.flatten()
+            single_numbers = not hasattr(column, "value_lengths")
+            while hasattr(column, "value_lengths"):  # lists, perhaps of lists
+                column = column.flatten()
             values = np.asarray(column)
-            return values if width is None else values.reshape(int(mine.sum()), *self._shape(name))
+            return values if single_numbers else values.reshape(int(mine.sum()), *self._shape(name))
 
     def _shape(self, name: str) -> tuple[int, ...]:
         shape = self.features[name].get("shape")

@@ -53,7 +53,7 @@ class Parts:
 
     @property
     def joined(self) -> dict[str, tuple[str, ...]]:
-        """The arrays that are joined from parts."""
+        """The arrays that are joined from several of the file, with their names there."""
         return {key: names for key, names in (("observations", self.observation), ("goals", self.goal)) if names}
 
 
@@ -189,7 +189,7 @@ def from_memory(episodes: Sequence[Mapping[str, Any]], parts: Parts) -> Source:
 
 
 def _choose(table: Table, parts: Parts, wanted: tuple[str, ...]) -> Columns:
-    """The wanted arrays, as far as they are there."""
+    """The wanted arrays; optional ones that the file does not have are left out."""
     names: dict[str, tuple[str, ...]] = {}
     for key in wanted:
         if key in parts.joined:

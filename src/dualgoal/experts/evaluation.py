@@ -125,7 +125,7 @@ def _until(
 
 
 def table(found: dict[str, Measures]) -> str:
-    """For people."""
+    """The measures as text, with a column for each noise."""
     heads = ["without noise" if noise == "0" else f"noise {noise}" for noise in found]
     lines = [f"{'':<40}" + "".join(f"{head:>16}" for head in heads)]
     for name in next(iter(found.values())):

@@ -44,7 +44,7 @@ class Recipe:
     discount: float = 0.99
     """Discount gamma."""
     tau: float = 0.005
-    """Rate of the critic's slow copy."""
+    """Rate at which the target critic follows the critic."""
     seed: int = 0
     """Random seed."""
 
@@ -75,7 +75,7 @@ class Recipe:
 
     @property
     def rounds(self) -> int:
-        """Until at least `steps` are taken."""
+        """Rounds until at least `steps` are taken."""
         return math.ceil(self.steps / self.round)
 
     @property
@@ -103,7 +103,7 @@ OFFICIAL = {
 
 
 def changed(recipe: Recipe) -> dict[str, object]:
-    """Where a recipe is not the official one."""
+    """The settings in which a recipe is not the official one."""
     official = OFFICIAL.get(recipe.body, Recipe(recipe.body))
     names = [field.name for field in dataclasses.fields(Recipe)]
     return {name: getattr(recipe, name) for name in names if getattr(recipe, name) != getattr(official, name)}

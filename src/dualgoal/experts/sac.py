@@ -42,7 +42,7 @@ class Policy(eqx.Module):
 
     @property
     def layers(self) -> tuple[Linear, ...]:
-        """Those that lead to the mean."""
+        """The layers from the state to the mean action."""
         return (*self.trunk.layers, self.mean)  # type: ignore[arg-type]
 
 
@@ -58,7 +58,7 @@ class State(NamedTuple):
     """Everything that an update changes."""
 
     params: Params
-    target: MLP  # a slowly moving copy of the critic
+    target: MLP  # follows the critic
     optimiser: Any
 
 

@@ -164,7 +164,7 @@ class Session:
         return self._thread.submit(self.simulator.play, self.number, host_policy(self.state.params.policy))
 
     def _learn(self, fresh: Round) -> None:
-        """Begin to learn; the device goes on by itself."""
+        """Start the updates on the device, without waiting for them."""
         at = self.step - self.recipe.round
         updates = self.recipe.updates if self.step >= self.recipe.random_steps else 0
         key = jax.random.fold_in(self.key, self.number)
@@ -210,7 +210,7 @@ class Session:
         return arrays | {"replay": np.array(self.replay[:filled]), "tally": self.tally}
 
     def _save(self) -> None:
-        """A new checkpoint, then without the old ones."""
+        """Write a checkpoint, then remove the older ones."""
         self.journal.sync()
         if self.step not in directory.steps(self.folder):
             file = directory.checkpoint_path(self.folder, self.step)

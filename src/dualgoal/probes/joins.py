@@ -41,7 +41,7 @@ class Row:
     steps: tuple[int, ...]
     """When the slopes were measured."""
     lights: tuple[float, ...]
-    """Slope of what the network says on the part of the distance that the lights make: 1 is right, 0 is ignorance."""
+    """Slope of the learned distance on the part of the exact one that the lights make: 1 is right, 0 is ignorance."""
     arm: tuple[float, ...]
     """The same for the arm's part; zeros where there is no arm."""
     area: float
@@ -83,7 +83,7 @@ def fresh(agent: Agent, key: PRNGKeyArray) -> Params:
     return params if agent.rep.learns_value else params._replace(algo=only(params.algo, ("value",)))
 
 
-def said(agent: Agent, params: Params, s: Array, g: Array) -> Array:
+def claimed_distance(agent: Agent, params: Params, s: Array, g: Array) -> Array:
     """The distance that the network claims."""
     return -agent.value(params, s, g, random.key(0))
 
@@ -97,7 +97,7 @@ class Fit:
         self.agent, self.key = agent_of(join, options), random.key(seed)
         self._draw = jax.jit(lambda n: self.world.pairs(random.fold_in(self.key, n), options.batch_size))
         self._learn = jax.jit(self._step, donate_argnums=0)
-        self._said = jax.jit(lambda params, s, g: said(self.agent, params, s, g))
+        self._claimed = jax.jit(lambda params, s, g: claimed_distance(self.agent, params, s, g))
         self._z = jax.jit(lambda params, g, s: self.agent.encode(params, g, random.key(0), s))
 
     def run(self, tell: Callable[[str], None] = lambda line: None) -> Row:
@@ -121,11 +121,11 @@ class Fit:
 
     def _step(self, state: tuple[Params, Any], pairs: Pairs) -> tuple[Params, Any]:
         params, moments = state
-        error = lambda params: ((said(self.agent, params, pairs.s, pairs.g) - pairs.distance) ** 2).mean()
+        error = lambda params: ((claimed_distance(self.agent, params, pairs.s, pairs.g) - pairs.distance) ** 2).mean()
         return adam.step(jax.grad(error)(params), moments, params, self.options.lr)
 
     def distances(self, params: Params, s: Array, g: Array) -> np.ndarray:
-        return scores.in_parts(lambda part: self._said(params, s[part], g[part]), len(s))
+        return scores.in_parts(lambda part: self._claimed(params, s[part], g[part]), len(s))
 
     def area(self, params: Params) -> float:
         pairs = self.world.same_or_not(held_out(1), PAIRS)
@@ -152,5 +152,5 @@ class Fit:
 
 
 def held_out(number: int) -> PRNGKeyArray:
-    """The same for all joins and seeds."""
+    """A key for pairs to measure on, the same for all joins and seeds."""
     return random.fold_in(random.key(0), HELD_OUT + number)

@@ -13,11 +13,11 @@ def in_parts(function: Callable[[slice], Any], count: int) -> np.ndarray:
     return np.concatenate([function(slice(n, min(n + AT_ONCE, count))) for n in range(0, count, AT_ONCE)])
 
 
-def slopes(said: np.ndarray, *parts: np.ndarray) -> list[float]:
-    """How much of each part of a distance is in what a network says: its coefficient in a least-squares fit of all
+def slopes(learned: np.ndarray, *parts: np.ndarray) -> list[float]:
+    """How much of each part of an exact distance is in a learned one: its coefficient in a least-squares fit of all
     parts together. 1 is right, 0 is ignorance."""
-    columns = np.stack([*parts, np.ones_like(said)], axis=-1).astype(np.float64)
-    return [float(x) for x in np.linalg.lstsq(columns, said.astype(np.float64), rcond=None)[0][:-1]]
+    columns = np.stack([*parts, np.ones_like(learned)], axis=-1).astype(np.float64)
+    return [float(x) for x in np.linalg.lstsq(columns, learned.astype(np.float64), rcond=None)[0][:-1]]
 
 
 def area_under_curve(same: np.ndarray, different: np.ndarray) -> float:

@@ -61,7 +61,7 @@ class World:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of an image."""
+        """Height, width and channels of an image."""
         return CELL * self.puzzle.rows, CELL * self.puzzle.columns, 3
 
     def lights(self, s: Boards, g: Boards) -> Float[Array, " B"]:

@@ -1,8 +1,8 @@
 """Dual (section 4.2): a goal is described by its temporal distances from all states.
 
 V(s, g) = f(psi(s), phi(g)) is learned by goal-conditioned IQL, with a critic of state, goal and action. phi(g), the
-average of two ensemble members, is the representation. Only the critic has a slowly moving copy, unless f itself is
-learned by IVL (section 4.8).
+average of two ensemble members, is the representation. Only the critic has a target network, unless f itself is learned
+by IVL (section 4.8).
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Dual(Representation):
     aggregation: Literal["inner", "symmetric", "asymmetric", "mrn", "iqe"] = "inner"
     """The form of f: inner product, negative distance with one or two networks, or a quasimetric (mrn, iqe)."""
     learner: Literal["iql", "ivl"] = "iql"
-    """How f is learned: iql with a critic, or ivl with a slowly moving copy of f."""
+    """How f is learned: iql with a critic, or ivl with a target network of f."""
     reward: Literal["negative", "zero_one"] = "negative"
     """negative: -1 until the goal is reached; zero_one: 1 at the goal (the paper found it worse)."""
     hidden: tuple[int, ...] = (512, 512, 512)
