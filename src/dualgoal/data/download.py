@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -222,31 +222,27 @@ class _Watch:
 
     def open(self, request: urllib.request.Request) -> Any:
         """The answer to a request over a connection that is watched."""
-        watch = self
+        sockets = self._sockets
+
+        class Plain(http.client.HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                sockets.append(self.sock)
+
+        class Encrypted(http.client.HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                sockets.append(self.sock)
 
         class Http(urllib.request.HTTPHandler):
             def http_open(self, req: urllib.request.Request) -> Any:
-                return self.do_open(watch._noting(http.client.HTTPConnection), req)
+                return self.do_open(Plain, req)
 
         class Https(urllib.request.HTTPSHandler):
             def https_open(self, req: urllib.request.Request) -> Any:
-                return self.do_open(watch._noting(http.client.HTTPSConnection), req)
+                return self.do_open(Encrypted, req)
 
         return urllib.request.build_opener(Http(), Https()).open(request, timeout=TIMEOUT)
-
-    def _noting(self, kind: Callable[..., http.client.HTTPConnection]) -> Any:
-        def make(host: str, **options: Any) -> http.client.HTTPConnection:
-            made = kind(host, **options)
-            connect = made.connect
-
-            def connect_and_note() -> None:
-                connect()
-                self._sockets.append(made.sock)
-
-            made.connect = connect_and_note  # type: ignore[method-assign]
-            return made
-
-        return make
 
     def _look(self) -> None:
         before = 0

@@ -12,7 +12,7 @@ from dualgoal.errors import UserError
 from dualgoal.files import make_folder, write_atomic
 from dualgoal.paper.formats import span
 from dualgoal.paper.stats import student_interval
-from dualgoal.probes.joins import Fit, Row
+from dualgoal.probes.joins import Fit, Row, agent_of
 from dualgoal.probes.options import JOINS, Options
 
 
@@ -43,6 +43,8 @@ def settings(options: Options) -> dict[str, Any]:
 
 def train(options: Options, path: Path, tell: Callable[[str], None]) -> Record:
     """Add the rows that the options ask for to the file, and write it after each of them."""
+    for join in options.joins:
+        agent_of(join, options)  # raises if a join cannot have these sizes, before any of them is trained
     record = Record(settings(options))
     if path.exists():
         record = read(path)

@@ -155,7 +155,7 @@ def _check(run: Run) -> None:
 def check_range(name: str, value: float, least: float, most: float = MOST) -> None:
     """Refuse a number outside [least, most], and NaN."""
     if not least <= value <= most:
-        bound = f"at least {least}" if value < least else f"at most {most:,}"
+        bound = f"at most {most:,}" if value > most else f"at least {least}"
         raise UserError(f"{name} is {value}; expected {bound}")
 
 
