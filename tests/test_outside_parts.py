@@ -3,6 +3,7 @@ change to this package; a representation may look at the state, and an algorithm
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -16,7 +17,7 @@ import small
 import tiny
 from dualgoal import registry
 from dualgoal.agent import Agent
-from dualgoal.algos import CRL, DQN, GCIQL, GCIVL
+from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
 from dualgoal.interface import Goal, Spec
@@ -121,6 +122,17 @@ def test_a_role_of_any_name_trains_the_goal_encoder(parts):
     for name, gradient in jax.jit(jax.jacrev(losses))(state.params).items():
         assert any(np.asarray(x).any() for x in jax.tree.leaves(gradient.encoders.goal)), name
         assert not any(np.asarray(x).any() for x in jax.tree.leaves(gradient.rep.phi)), "Dual's own loss alone"
+
+
+def test_a_loss_may_not_take_the_name_of_the_representations_own():
+    @dataclass(frozen=True)
+    class Taken(GCBC):
+        def losses(self, *given):
+            return {"rep": super().losses(*given)["actor"]}
+
+    agent = Agent(Dual(dim=8, hidden=(8,)), Taken(hidden=(8,)), SPEC)
+    with pytest.raises(UserError, match="Taken: a loss cannot be called 'rep'; that is the representation's"):
+        jax.eval_shape(agent.update, jax.eval_shape(agent.init, random.key(0)), small.data(), random.key(1))
 
 
 def test_a_penalty_is_booked_once_for_the_role_that_trains_a_value(parts):

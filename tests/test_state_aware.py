@@ -1,5 +1,7 @@
 """Duals that look at the state (section 14.4): what z is made of, what is refused, and which encoders there are."""
 
+from dataclasses import dataclass
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ from jax import random
 
 import small
 from dualgoal.agent import Agent
-from dualgoal.algos import CRL, GCIVL, HIQL, NoAlgorithm
+from dualgoal.algos import CRL, GCBC, GCIVL, HIQL, NoAlgorithm
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
 from dualgoal.nets.encoders import Impala
@@ -143,8 +145,17 @@ def test_one_encoder_reads_states_and_goals():
     np.testing.assert_array_equal(z[:, 8:], 0)  # at the goal there is nothing left to do
 
 
-def test_a_frozen_siamese_keeps_its_one_encoder():
-    agent = Agent(DualSiamese(**TINY), GCIVL(hidden=(8,)), IMAGES, frozen=True)
+@dataclass(frozen=True)
+class Encoding(GCBC):
+    """Its loss differentiates what encodes goals as states."""
+
+    def losses(self, nets, targets, batch, goals, key, spec):
+        return super().losses(nets, targets, batch, goals, key, spec) | {"state": (goals["actor"].as_state.sum(), {})}
+
+
+@pytest.mark.parametrize("algo", [GCIVL(hidden=(8,)), Encoding(hidden=(8,))])
+def test_a_frozen_siamese_keeps_its_one_encoder(algo):
+    agent = Agent(DualSiamese(**TINY), algo, IMAGES, frozen=True)
     state = agent.init(random.key(0))
     batch = agent.sample(small.data(small.IMAGE), random.key(1), 0)
     gradient = jax.grad(lambda p: agent.losses(p, state.targets, batch, random.key(2))[0])(state.params)

@@ -221,6 +221,7 @@ class Agent:
     def losses(self, params: Params, targets: Targets, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Info]:
         """The sum of all losses, and everything worth logging, as "part/name"."""
         k_rep, k_algo, k_encode = random.split(key, 3)
+        params = self.fixed(params) if self.frozen else params
         images, batch = batch, self.encode_images(params, batch)
         terms: dict[str, Loss] = {}
         if "rep" in self.streams:
@@ -232,19 +233,29 @@ class Agent:
         algo_terms = self.algo.losses(params.algo, targets.algo, batch, goals, k_algo, self.algo_spec)
         if self.penalised is not None and penalties[self.penalised]:
             terms["penalty"] = penalties[self.penalised][0].mean(), {}
+        if taken := sorted(terms.keys() & algo_terms.keys()):
+            name = type(self.algo).__name__
+            raise UserError(f"{name}: a loss cannot be called '{taken[0]}'; that is the representation's")
         terms |= algo_terms
         info = {f"{part}/{name}": x for part, (_, values) in terms.items() for name, x in values.items()}
         info |= {f"{part}/loss": loss for part, (loss, _) in terms.items()}
         return sum((loss for loss, _ in terms.values()), jnp.zeros(())), jax.tree.map(stop_gradient, info)
+
+    @staticmethod
+    def fixed(params: Params) -> Params:
+        """The parameters without gradients into what comes from another run: the representation, and what encodes
+        goals."""
+        encoders = params.encoders
+        if encoders is not None:
+            goal = stop_gradient(encoders.of_goals)
+            encoders = Encoders(goal, None) if encoders.goal is None else Encoders(encoders.state, goal)
+        return Params(stop_gradient(params.rep), params.algo, encoders)
 
     def encode_images(self, params: Params, batch: Batch) -> Batch:
         """Images to features, each image once and all images of an encoder together, where encoders are shared."""
         encoders = params.encoders
         if encoders is None:
             return batch
-        if self.frozen:  # what encodes goals came with the representation
-            goal = stop_gradient(encoders.of_goals)
-            encoders = Encoders(goal, None) if encoders.goal is None else Encoders(encoders.state, goal)
         by_state = Together(encoders.state)
         by_goal = by_state if encoders.goal is None else Together(encoders.goal)
 
