@@ -117,7 +117,7 @@ class Dataset:
     def action_dim(self) -> int:
         """Length of an action vector, or the number of actions when they are discrete."""
         if self.discrete:
-            return int(self.provenance.get("num_actions") or self.actions.max() + 1)
+            return max(int(self.provenance.get("num_actions", 0)), int(self.actions.max()) + 1)
         return self.actions.shape[1]
 
     @property

@@ -133,6 +133,8 @@ class Session:
     def finish(self, display: progress.Display, say: Say, log_every: int, save_every: int) -> None:
         """Play and learn until all rounds are done."""
         recipe = self.recipe
+        if self.number >= recipe.rounds:
+            return
         due = lambda every: self.step // every > (self.step - recipe.round) // every
         with Interruption() as interruption:
             playing = self._play_ahead()
