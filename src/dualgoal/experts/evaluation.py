@@ -15,6 +15,7 @@ Measures = dict[str, float | None]
 TARGET, TARGET_REACHED, TARGET_STEPS = 8.0, 0.5, 300  # metres, metres, steps
 UPRIGHT, DOWN = 1.2, 0.8  # heights of a humanoid's head: it stands, it lies again
 STAND_STEPS = 300
+BALL_LATE = 300  # steps, half as many again as an episode has
 COMPASS, SLOW = 8, 0.1  # directions; metres per step
 ENDLESS = 1 << 30  # steps of an episode: only a fall ends it
 
@@ -93,35 +94,46 @@ def _reach_targets(herd: Herd, step: Callable[[], Any], rng: np.random.Generator
         herd.command[:] = way / (np.linalg.norm(way, axis=1, keepdims=True) + 1e-6)
 
     near = lambda seen: np.linalg.norm(seen[:, :2] - targets, axis=1) <= TARGET_REACHED
-    share, time = _until(herd, step, near, TARGET_STEPS, aim)
+    share, time = _within(_until(herd, step, near, TARGET_STEPS, aim), TARGET_STEPS)
     return {f"targets {TARGET:g} m away reached (%)": share, "steps to a target": time}
 
 
 def _bring_balls(body: AntBall, herd: Herd, step: Callable[[], Any]) -> Measures:
     goals = herd.command.copy()
     brought = lambda seen: body.distances(seen, goals)[1] <= BALL_REACHED
-    share, time = _until(herd, step, brought, body.limit)
-    return {"balls brought to the goal (%)": share, "steps to the goal": time}
+    when = _until(herd, step, brought, BALL_LATE)
+    share, time = _within(when, body.limit)
+    return {
+        "balls brought to the goal (%)": share,
+        "steps to the goal": time,
+        f"balls brought within {BALL_LATE} steps (%)": _within(when, BALL_LATE)[0],
+    }
 
 
 def _stand_up(body: Humanoid, herd: Herd, step: Callable[[], Any]) -> Measures:
-    share, time = _until(herd, step, lambda seen: body.head_height(seen) > UPRIGHT, STAND_STEPS)
+    upright = lambda seen: body.head_height(seen) > UPRIGHT
+    share, time = _within(_until(herd, step, upright, STAND_STEPS), STAND_STEPS)
     return {f"stood up within {STAND_STEPS} steps (%)": share, "steps to stand up": time}
 
 
 def _until(
     herd: Herd, step: Callable[[], Any], reached: Callable[[np.ndarray], np.ndarray], limit: int,
     before: Callable[[], None] = lambda: None,
-) -> tuple[float, float | None]:  # fmt: skip
-    """Percentage of simulations in which something happens within `limit` steps and before a fall; mean steps to it."""
+) -> np.ndarray:  # fmt: skip
+    """In which step something happens first in each simulation; 0 if not within `limit` steps and before a fall."""
     when, alive = np.zeros(herd.count, int), np.ones(herd.count, bool)
     for at in range(1, limit + 1):
         before()
         made = step()
         alive &= ~made.fallen
         when[alive & (when == 0) & reached(made.seen)] = at
-    done = when[when > 0]
-    return 100.0 * len(done) / herd.count, float(done.mean()) if len(done) else None
+    return when
+
+
+def _within(when: np.ndarray, limit: int) -> tuple[float, float | None]:
+    """Percentage of simulations in which it happened within `limit` steps; mean steps to it."""
+    done = when[(when > 0) & (when <= limit)]
+    return 100.0 * len(done) / len(when), float(done.mean()) if len(done) else None
 
 
 def table(found: dict[str, Measures]) -> str:
