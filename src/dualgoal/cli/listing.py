@@ -91,7 +91,7 @@ def text(found: list[Entry]) -> str:
 def _line(entry: Entry) -> str:
     if "about" in entry:
         options = "  ".join(f"{name}={_brief(value)}" for name, value in entry["options"].items())
-        return f"{entry['name']:<13} {entry['about']}\n{'':<13} {options}"
+        return f"{entry['name']:<13} {entry['about']}\n{'':<13} {options}".rstrip()
     if "family" in entry:
         from dualgoal.collect import experts
 
