@@ -244,7 +244,7 @@ class Policy:
             value = np.asarray(self._joined(name, value, math.prod(shape)) if isinstance(value, Mapping) else value)
         except UserError:
             raise
-        except ValueError as problem:  # rows or parts of different lengths
+        except ValueError as problem:  # rows of different lengths
             raise UserError(f"{name} is no array ({problem})") from problem
         if value.shape != shape and value.shape[1:] != shape:
             many = ", ".join(map(str, ("rows", *shape)))
