@@ -158,7 +158,10 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
     if goals is not None:
         goals = checks.goals(file.name, goals, observations)
     if goals is not None and task is not None and is_oracle(task):
-        provenance["goal_space"] = Origin(goal_space=oracle.space(goals)).facts()["goal_space"]
+        provenance["goal_space"] = {
+            "shape": list(goals.shape[1:]),
+            "keys": ["oraclerep"],
+        }  # as a `GoalSpace` is recorded
     if observations.dtype == np.uint8:
         provenance.setdefault("shadow_size", Quality().shadow_size)
     dataset = Dataset(observations, actions, terminals, task, provenance, goals)

@@ -6,7 +6,6 @@ open, each in the units of OGBench's observations.
 
 import numpy as np
 
-from dualgoal.data.goals import GoalSpace
 from dualgoal.data.npz import Archive
 from dualgoal.envs.tasks import family
 from dualgoal.errors import UserError
@@ -34,11 +33,6 @@ def goals(task: str, archive: Archive) -> np.ndarray:
     drawer = ARM + cubes * CUBE + SCENE_BUTTONS
     opened = [qpos[:, drawer, None] * DRAWER, qpos[:, drawer + 1, None] * WINDOW]
     return np.concatenate([*places, _stored(task, archive, "button_states"), *opened], axis=1).astype(np.float32)
-
-
-def space(found: np.ndarray) -> GoalSpace:
-    """What is recorded about such goals."""
-    return GoalSpace(shape=tuple(found.shape[1:]), keys=("oraclerep",))
 
 
 def _stored(task: str, archive: Archive, key: str) -> np.ndarray:
