@@ -149,19 +149,16 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
         actions = archive.read("actions")
         terminals = archive.read("terminals")
         goals = archive.read("goals") if "goals" in archive.members else None
+        space = {}
         if task is not None and is_oracle(task):
             goals = oracle.goals(task, archive)
+            space = {"goal_space": {"shape": [goals.shape[1]], "keys": ["oraclerep"]}}  # as a `GoalSpace` is recorded
     actions, terminals = checks.arrays(file.name, observations, actions, terminals)
     if observations.dtype != np.uint8:
         observations = observations.astype(np.float32, copy=False)
-    provenance = _provenance(file, recorded, digest or sha256(file))
+    provenance = _provenance(file, recorded, digest or sha256(file)) | space
     if goals is not None:
         goals = checks.goals(file.name, goals, observations)
-    if goals is not None and task is not None and is_oracle(task):
-        provenance["goal_space"] = {
-            "shape": list(goals.shape[1:]),
-            "keys": ["oraclerep"],
-        }  # as a `GoalSpace` is recorded
     if observations.dtype == np.uint8:
         provenance.setdefault("shadow_size", Quality().shadow_size)
     dataset = Dataset(observations, actions, terminals, task, provenance, goals)
