@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Literal, TypeVar
 
 import jax
@@ -120,11 +120,11 @@ class BlockProcess:
 def in_float64(function: Callable[..., Result]) -> Callable[..., Result]:
     """Compute in float64 inside this call only: training is in float32, so the global switch stays off."""
 
+    @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Result:
         with jax.enable_x64(True):
             return function(*args, **kwargs)
 
-    call.__doc__, call.__name__ = function.__doc__, function.__name__
     return call
 
 
