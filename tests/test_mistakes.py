@@ -93,6 +93,7 @@ MISTAKES = {
     RUN + "--rep dual_pair --algo crl": "CRL",
     RUN + "--rep orig --algo none": "Orig has no loss of its own and NoAlgorithm adds no loss; choose another",
     RUN + "--rep vib --algo none": "VIB has no loss of its own",
+    RUN + "--rep dual --frozen-rep run": "--rep dual: the representation of run is orig; leave --rep out",
     RUN + "--algo none --frozen-rep run": "Orig is frozen and NoAlgorithm adds no loss",
     RUN + "--max-steps x": "--max-steps is 'x'; expected a whole number",
     "train cube-single-play-v0 --data data --out new": "cube-single-play-v0.npz: no such dataset",

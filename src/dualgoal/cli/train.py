@@ -138,11 +138,14 @@ def choose(words: Sequence[str]) -> argparse.Namespace:
 
 def _base(chosen: argparse.Namespace, file: RunFile) -> Run:
     """The paper's settings, or the library's defaults for a task that is not in the paper, changed by the file."""
+    from dualgoal import registry
     from dualgoal.runs import directory
 
     stage = chosen.frozen_rep or file.options.get("frozen_rep")
     frozen = directory.read_run(Path(stage)).rep if stage else None
     rep = chosen.rep or file.names.get("rep", "dual") if frozen is None else config.part_name("rep", frozen)
+    if frozen is not None and chosen.rep and registry.part("rep", chosen.rep) is not type(frozen):
+        raise UserError(f"--rep {chosen.rep}: the representation of {stage} is {rep}; leave --rep out")
     algo, source = chosen.algo or file.names.get("algo", "gcivl"), chosen.source or file.how.get("source", "paper")
     task, has_data = chosen.task or "cube-single-play-v0", bool(chosen.data or file.how.get("data"))
     has_env = bool(chosen.env or file.options.get("env"))
