@@ -201,6 +201,7 @@ def test_a_dead_worker_is_one_line(tmp_path):
         ("antmaze-medium-stitch-v0", {}, "only navigate and play"),
         ("pointmaze-tiny-navigate-v0", {}, "unknown task"),
         ("cube-triple-play-v0", {}, "only single and double can be generated"),
+        (POINT, {"expert": "ant.safetensors"}, "is collected without a walking policy; leave --expert out"),
         (POINT, {"rows": 1}, "rows is 1"),
         (POINT, {"rows": 0}, "rows is 0"),
         (POINT, {"seed": -1}, "seed is -1"),

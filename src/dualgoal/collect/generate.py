@@ -151,6 +151,8 @@ def _experts(task: str, expert: str | Path | Sequence[Path] | Experts | None) ->
     """The experts by skill, and what is recorded about them."""
     needed = experts.skills(family(task))
     if not needed:
+        if expert:
+            raise UserError(f"'{task}' is collected without a walking policy; leave --expert out")
         return {}, None
     if isinstance(expert, Mapping):
         names = (f"{skill}: {getattr(f, '__qualname__', type(f).__name__)}" for skill, f in expert.items())
