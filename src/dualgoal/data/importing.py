@@ -17,7 +17,7 @@ from dualgoal.data import checks, lerobot, minari, npz, origin, sources
 from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
-from dualgoal.data.sources import Parts, Rows, Source
+from dualgoal.data.sources import Episode, Parts, Rows, Source
 from dualgoal.data.standard import Moments, Standard
 from dualgoal.errors import UserError
 from dualgoal.files import locked, make_folder, os_errors_in_one_line, remove_free_lock, replacing, sha256
@@ -164,8 +164,8 @@ def _with_goals(source: Source, space: GoalSpace | None) -> Source:
             raise UserError(f"{name}: observations have no parts; --goal-keys is for dict observations and arrays")
         return rows._replace(goals=made)
 
-    episodes = [partial(with_goals, name, read) for name, read in zip(source.names, source.episodes, strict=True)]
-    return replace(source, episodes=episodes, origin=replace(source.origin, goal_space=space))
+    episodes = [Episode(name, partial(with_goals, name, read)) for name, read in source.episodes]
+    return Source(episodes, replace(source.origin, goal_space=space))
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _survey(source: Source, scale_actions: bool, standardize: bool, progress: bo
     kinds: dict[str, Kind] = {}
     lowest, highest = [], []  # actions of each episode
     moments: dict[str, Moments] = {}
-    for name, read in _counted(list(zip(source.names, source.episodes, strict=True)), "checking", progress):
+    for name, read in _counted(source.episodes, "checking", progress):
         arrays = _tidy(read())
         observations, actions, goals = arrays["observations"], arrays["actions"], arrays.get("goals")
         terminals = np.zeros(len(observations), bool)
@@ -287,7 +287,7 @@ def _goal_space(source: Source, shape: tuple[int, ...]) -> GoalSpace:
 
 def _arrays(source: Source, survey: Survey, k: int) -> dict[str, np.ndarray]:
     """The arrays of episode `k`, with scaled actions; types are changed when they are written."""
-    arrays = _tidy(source.episodes[k]())
+    arrays = _tidy(source.episodes[k].read())
     if survey.scale is not None:
         arrays["actions"] = survey.scale.scaled(arrays["actions"])
     return arrays

@@ -20,7 +20,7 @@ from dualgoal import imports, jsons
 from dualgoal.data import goals
 from dualgoal.data.foreign import one_line
 from dualgoal.data.origin import Origin, digest
-from dualgoal.data.sources import Parts, Rows, Source
+from dualgoal.data.sources import Episode, Parts, Rows, Source
 from dualgoal.errors import UserError
 
 DATA = "data/chunk-{:03d}/file-{:03d}.parquet"
@@ -47,7 +47,6 @@ def open_folder(folder: Path, parts: Parts, image_size: tuple[int, int] | None =
     for names in joined.values():
         for name in names:
             recording.check(name)
-    episodes = recording.episodes()
 
     def read(row: dict[str, int]) -> Rows:
         where = recording.place(row)
@@ -55,7 +54,7 @@ def open_folder(folder: Path, parts: Parts, image_size: tuple[int, int] | None =
         return Rows(join("observations"), join("actions"), join("goals") if "goals" in joined else None)
 
     return Source(
-        [recording.place(row) for row in episodes], [partial(read, row) for row in episodes],
+        [Episode(recording.place(row), partial(read, row)) for row in recording.episodes()],
         Origin(
             source="imported", imported_from=folder.name, imported_sha256=digest(folder, recording.files(joined)),
             keys={key: name for key, name in keys.items() if key not in ("observations", *parts.joined)},

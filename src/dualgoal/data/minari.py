@@ -15,7 +15,7 @@ from dualgoal.data import hdf5
 from dualgoal.data.foreign import one_line
 from dualgoal.data.goals import join
 from dualgoal.data.origin import Origin, digest
-from dualgoal.data.sources import Parts, Rows, Source
+from dualgoal.data.sources import Episode, Parts, Rows, Source
 from dualgoal.errors import UserError
 
 MOST_EPISODES = 1_000_000
@@ -46,7 +46,7 @@ def open_minari(src: str | Path, parts: Parts) -> Source:
             return Rows(_join(text, found, parts.observation), np.asarray(episode.actions), goals)
 
     return Source(
-        [f"{text} (episode {k})" for k in indices], [partial(read, k) for k in indices],
+        [Episode(f"{text} (episode {k})", partial(read, k)) for k in indices],
         Origin(
             source="imported", imported_from=text, observation_keys=parts.observation,
             imported_sha256=None if text.startswith("minari:") else digest(folder, sorted(folder.glob("data/*"))),

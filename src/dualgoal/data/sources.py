@@ -57,12 +57,17 @@ class Parts:
         return {key: names for key, names in (("observations", self.observation), ("goals", self.goal)) if names}
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where episodes come from: `episodes[k]()` reads one, called `names[k]` in messages."""
+class Episode(NamedTuple):
+    """An episode that is read when it is needed."""
 
-    names: list[str]
-    episodes: Sequence[Callable[[], Rows]]
+    name: str  # in messages
+    read: Callable[[], Rows]
+
+
+class Source(NamedTuple):
+    """Where episodes come from."""
+
+    episodes: list[Episode]
     origin: Origin
 
 
@@ -108,9 +113,9 @@ def open_file(path: Path, parts: Parts) -> Source:
     last = np.flatnonzero(ends)
     first = np.concatenate([[0], last[:-1] + 1])
     spans = [slice(int(a), int(b) + 1) for a, b in zip(first, last, strict=True)]
-    episodes = [partial(_read_rows, path.name, columns, span) for span in spans]
+    read = partial(_read_rows, path.name, columns)
     return Source(
-        [f"{path.name} (episode {k})" for k in range(len(episodes))], episodes,
+        [Episode(f"{path.name} (episode {k})", partial(read, span)) for k, span in enumerate(spans)],
         Origin(
             source="imported", imported_from=path.name, imported_sha256=sha256(path), keys=used,
             observation_keys=parts.observation,
@@ -160,7 +165,7 @@ def open_folder(path: Path, parts: Parts) -> Source:
         return _read_rows(file.name, columns)
 
     return Source(
-        [file.name for file in files], [partial(read, file) for file in files],
+        [Episode(file.name, partial(read, file)) for file in files],
         Origin(
             source="imported", imported_from=path.name, episode_files=len(files), observation_keys=parts.observation,
             imported_sha256=digest(path, files),
@@ -183,9 +188,9 @@ def from_memory(episodes: Sequence[Mapping[str, Any]], parts: Parts) -> Source:
                 seen = goals.join(name, "observations", seen, parts.observation or tuple(seen))
             return Rows(np.asarray(seen), np.asarray(episode["actions"]), None if given is None else np.asarray(given))
 
-    names = [f"episode {k}" for k in range(len(episodes))]
+    named = ((f"episode {k}", episode) for k, episode in enumerate(episodes))
     origin = Origin(source="memory", observation_keys=parts.observation)
-    return Source(names, [partial(read, name, one) for name, one in zip(names, episodes, strict=True)], origin)
+    return Source([Episode(name, partial(read, name, episode)) for name, episode in named], origin)
 
 
 def _choose(table: Table, parts: Parts, wanted: tuple[str, ...]) -> Columns:
