@@ -63,7 +63,9 @@ def test_every_option_of_every_verb_has_help(capsys, verb):
 def test_the_help_of_an_option_is_one_line_of_source():
     """Tyro would break the line of the help where that of a docstring is broken."""
     source = Path(cli.__file__).parent
-    for file in (*source.glob("*.py"), source.parent / "runs" / "config.py"):
+    package = source.parent
+    parts = (*package.glob("reps/*.py"), *package.glob("algos/*.py"))
+    for file in (*source.glob("*.py"), *parts, package / "runs" / "config.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             body = node.body if isinstance(node, ast.ClassDef) else []
             for option, about in zip(body, body[1:], strict=False):

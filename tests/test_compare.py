@@ -118,7 +118,7 @@ def test_settings_stand_under_every_form():
         for fact in (
             "steps: 1,000 (paper: 1,000,000)",
             "seeds: 4 (paper: 8)",
-            "episodes per task: 25 (paper: 50)",
+            "episodes per goal: 25 (paper: 50)",
             "data: generated, 1,000 episodes (paper: official files)",
             "MuJoCo: 3.4.0",
         ):

@@ -19,7 +19,7 @@ def describe(table: Table, records: Iterable[Record]) -> list[str]:
     facts = [
         ("steps", {f"{r.done:,}" for r in records}, f"{paper['steps']:,}"),
         ("seeds", {str(len(r.seeds)) for r in records}, str(table.seeds)),
-        ("episodes per task", {str(r.episodes) for r in records}, str(paper["episodes"])),
+        ("episodes per goal", {str(r.episodes) for r in records}, str(paper["episodes"])),
         ("data", {_data(r) for r in records}, family.paper_data),
         # Older records have the precision in their configuration only.
         ("precision", {_known(r, ("hardware", "precision"), ("run", "precision")) for r in records}, "float32"),

@@ -19,11 +19,9 @@ class Future(Representation, abc.ABC):
     hidden: tuple[int, ...] = (512, 512, 512)
     """Hidden layer sizes."""
     flow_gradient: bool = True
-    """State observations only: if the algorithm has no value loss (gcfbc, gcbc), let the policy loss train phi too. On
-    in the paper, off in the released code."""
+    """On states, under gcfbc and gcbc: let the policy's loss train phi too (on in the paper, off in the release)."""
     augment: Literal["batch", "independent"] = "independent"
-    """Image augmentation of this loss's goals. independent: always, with their own random shift (released code).
-    batch: together with the rest of the batch, with probability --augment."""
+    """Shift of this loss's goal images: independent (always, as the release) or with the batch (--augment)."""
 
     goal_network = "phi"
 
