@@ -95,6 +95,7 @@ def test_a_changed_file_no_longer_matches_its_record(tmp_path):
         ({"files": {"a-v0.npz": {"sha256": 5}}}, "files.a-v0.npz.sha256 is 5; expected a text"),
         ({"plan": {"task": "a-v0"}}, "plan.seed is missing"),
         ({"action_range": {"low": [1, "x"], "high": []}}, 'action_range.low is "x"; expected a number'),
+        ({"shadow_size": 512, "mesh_cell": -1}, "mesh cell -1.0: expected millimetres"),
     ],
 )
 def test_a_wrong_type_in_the_record_is_one_line_that_names_file_and_field(tmp_path, record, message):

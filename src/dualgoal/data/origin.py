@@ -122,6 +122,9 @@ class Origin:
     cpu_seconds: float | None = None  # what generating took, of all processes together
     maze: MazeMap | None = None  # of one's own
 
+    def __post_init__(self) -> None:
+        Quality.recorded(vars(self))  # an impossible one is told with the name of the file
+
     def facts(self) -> dict[str, Any]:
         """What a run records about its dataset: everything but the facts of single files, as plain JSON values."""
         return {key: value for key, value in _to_json(self).items() if key != "files"}
