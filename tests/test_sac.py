@@ -19,6 +19,7 @@ from dualgoal.experts import evaluation, training
 from dualgoal.experts.bodies import BODIES, Body
 from dualgoal.experts.recipe import OFFICIAL, Recipe, changed
 from dualgoal.experts.sac import SAC, sample
+from dualgoal.files import sha256
 
 
 class Puck(Body):
@@ -122,6 +123,27 @@ def test_a_stopped_run_goes_on_exactly(whole, tmp_path, monkeypatch):
 def test_another_recipe_is_refused_in_a_folder_that_has_one(whole):
     with pytest.raises(UserError, match=r"another lr \(0.003, now 0.1\)"):
         training.train(dataclasses.replace(RECIPE, lr=0.1), whole)
+
+
+def test_networks_of_one_run_are_the_beginning_of_another(whole, tmp_path):
+    further = dataclasses.replace(RECIPE, steps=832, seed=2)
+    for _ in range(2):  # the second finds the run complete
+        training.train(further, tmp_path / "further", start=whole, **QUICK)
+    found = rows(tmp_path / "further")
+    assert [row["step"] for row in found] == [448, 832] and found[0]["updates"] == 16
+    assert min(row["metres_per_step"] for row in found) > 0.8, "the policy plays from the first step on"
+    record = json.loads((tmp_path / "further" / "actor.json").read_text())
+    assert record["recipe"]["begins_with"] == sha256(whole / "networks.safetensors")
+    with pytest.raises(UserError, match="another begins_with"):
+        training.train(further, tmp_path / "further", **QUICK)
+    with pytest.raises(UserError, match="networks.safetensors: no such file; --start takes"):
+        training.train(further, tmp_path / "none", start=tmp_path, **QUICK)
+    with pytest.raises(UserError, match="networks.safetensors"):
+        training.train(dataclasses.replace(further, hidden=(16, 16)), tmp_path / "narrow", start=whole, **QUICK)
+    (tmp_path / "networks.safetensors").write_bytes((whole / "networks.safetensors").read_bytes()[:-4])
+    (tmp_path / "networks.json").write_bytes((whole / "networks.json").read_bytes())
+    with pytest.raises(UserError, match="networks.safetensors"):
+        training.train(further, tmp_path / "damaged", start=tmp_path, **QUICK)
 
 
 def test_density_of_squashed_samples():

@@ -30,8 +30,11 @@ class Train(Recipe, Verb):
     """Control steps between rows of metrics.jsonl, with which the policy is written."""
     save_every: Annotated[int | None, unset("a tenth of all", "INT")] = None
     """Control steps between checkpoints."""
+    start: Annotated[Path | None, unset("random networks", "PATH")] = None
+    """Folder of an earlier training of the body (or its networks.safetensors) whose networks a new run begins with."""
     quiet: bool = False
     """Show no progress."""
+    begins_with: Annotated[str | None, tyro.conf.Suppress] = None  # --start says it
 
     @classmethod
     def defaults(cls, words: Sequence[str]) -> Self:
@@ -46,7 +49,7 @@ class Train(Recipe, Verb):
         print(
             training.train(
                 recipe, self.out or Path("experts") / self.body, threads=self.threads, log_every=self.log_every,
-                save_every=self.save_every, quiet=self.quiet,
+                save_every=self.save_every, quiet=self.quiet, start=self.start,
             )
         )  # fmt: skip
 

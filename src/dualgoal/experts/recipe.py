@@ -47,6 +47,8 @@ class Recipe:
     """Rate at which the target critic follows the critic."""
     seed: int = 0
     """Random seed."""
+    begins_with: str | None = None
+    """SHA-256 of the file whose networks are trained further; None: they begin at random."""
 
     def __post_init__(self) -> None:
         least = {"steps": 1, "envs": 1, "horizon": 1, "random_steps": 0, "batch_size": 1, "seed": 0}

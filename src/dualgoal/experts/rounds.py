@@ -58,7 +58,7 @@ class Simulator:
         if number == 0:
             herd.start(rng)
             herd.age[:] = rng.integers(herd.limit, size=recipe.envs)  # else all of them would end at the same time
-        at_random = number * recipe.round < recipe.random_steps
+        at_random = number * recipe.round < recipe.random_steps and recipe.begins_with is None
         rows, tally = [], np.zeros(len(Tally._fields))
         for _ in range(recipe.horizon):
             observation = herd.observation.astype(np.float32)

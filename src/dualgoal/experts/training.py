@@ -2,7 +2,8 @@
 
 While the device learns from one round of simulation, a thread plays the next one with the policy as it was before. The
 order of both is fixed, so the result does not depend on how long either takes, and a run that was stopped goes on
-exactly: its checkpoint holds networks, optimiser, replay, simulations and the round that waits to be learned from.
+exactly: its checkpoint holds networks, optimiser, replay, simulations and the round that waits to be learned from. The
+networks alone, a small file, can be the beginning of another run.
 """
 
 import dataclasses
@@ -25,14 +26,14 @@ from dualgoal.experts.bodies import BODIES
 from dualgoal.experts.recipe import Recipe, changed
 from dualgoal.experts.rounds import Round, Simulator, Tally
 from dualgoal.experts.sac import SAC, Policy
-from dualgoal.files import cache_folder, locked, make_folder, os_errors_in_one_line, write_atomic
+from dualgoal.files import cache_folder, locked, make_folder, os_errors_in_one_line, sha256, write_atomic
 from dualgoal.loop import compile_loop
 from dualgoal.runs import checkpoint, directory, trees
 from dualgoal.runs.checkpoint import Arrays, Damaged
 from dualgoal.runs.interruption import Interruption
 
 Say = Callable[[str], None]
-CONFIG, METRICS = "config.json", "metrics.jsonl"
+CONFIG, METRICS, NETWORKS = "config.json", "metrics.jsonl", "networks.safetensors"
 
 
 @os_errors_in_one_line
@@ -44,16 +45,22 @@ def train(
     log_every: int = 10_000,
     save_every: int | None = None,
     quiet: bool = False,
+    start: str | Path | None = None,
 ) -> Path:
     """Train by `recipe` into the folder `out`, or go on there, and return the file of the policy.
 
-    `log_every` and `save_every` (default: a tenth of all) count control steps.
+    `log_every` and `save_every` (default: a tenth of all) count control steps. `start` is the folder of an earlier
+    training of the same body, or its file networks.safetensors: a new run then begins with those networks, and its
+    first `random_steps` are played by that policy.
     """
     if recipe.body not in BODIES:
         raise unknown("body", recipe.body, BODIES)
     for name, value in (("threads", threads), ("log_every", log_every), ("save_every", save_every)):
         if value is not None and value < 1:
             raise UserError(f"{name} is {value}; it must be at least 1")
+    networks = None if start is None else _networks(Path(start).expanduser())
+    if networks is not None:
+        recipe = dataclasses.replace(recipe, begins_with=sha256(networks))
     machine.ask_determinism()
     machine.keep_compiled(cache_folder() / "compiled")
     folder = make_folder(Path(out).expanduser())
@@ -63,12 +70,21 @@ def train(
         _claim(folder, recipe)
         session = Session(recipe, folder, threads or machine.cores())
         stack.callback(session.close)
+        if networks is not None:
+            session.begin_with(networks)
         session.resume()
         display = progress.display(f"{recipe.body} expert", session.step, recipe.rounds * recipe.round, quiet)
         stack.callback(display.close)
         say = (lambda text: None) if quiet else display.say
         session.finish(display, say, log_every, save_every or max(1, recipe.steps // 10))
     return folder / ACTOR
+
+
+def _networks(given: Path) -> Path:
+    file = given / NETWORKS if given.is_dir() else given
+    if not file.is_file():
+        raise UserError(f"{file}: no such file; --start takes the folder of an earlier training, or its {NETWORKS}")
+    return file
 
 
 def _claim(folder: Path, recipe: Recipe) -> None:
@@ -184,15 +200,15 @@ class Session:
         row = Tally(*self.tally).row(self.body.seconds)
         self.tally = np.zeros_like(self.tally)
         self.journal.append([{"step": self.step, "updates": self.updates, **row, **losses, "seconds": self.elapsed}])
-        self._write_actor()
+        self._write_policy()
         reward = "no episode ended" if row["return"] is None else f"return {row['return']:.4g}"
         say(
             f"step {self.step:,}  {reward}  {row['metres_per_second']:.3f} m/s along the command  "
             f"{row['falls_per_1000_steps']:.2f} falls per 1,000 steps  {self.elapsed:.0f} s"
         )
 
-    def _write_actor(self) -> None:
-        """The policy as a file for `data generate --expert`, and how it was made."""
+    def _write_policy(self) -> None:
+        """The policy as a file for `data generate --expert`, and how it was made; all networks, for another run."""
         skill = SKILLS[self.recipe.body].name if self.recipe.body in SKILLS else "walk"
         arrays: Arrays = {}
         for k, layer in enumerate(self.state.params.policy.layers):
@@ -201,6 +217,18 @@ class Session:
             self.folder / ACTOR, arrays, sealed=False, body=self.recipe.body, steps=self.step, updates=self.updates,
             seconds=round(self.elapsed, 1), **self._made_by,
         )  # fmt: skip
+        networks = trees.to_host(self.state.params)
+        checkpoint.write(self.folder / NETWORKS, networks, body=self.recipe.body, steps=self.step)
+
+    def begin_with(self, file: Path) -> None:
+        """Take over the networks in `file`; the optimiser and the replay begin anew."""
+        params = self.state.params
+        try:
+            arrays = checkpoint.read(file, trees.shapes(params))
+        except Damaged as damage:
+            raise UserError(f"{file.parent}: {damage}") from damage
+        params = jax.device_put(trees.fill(params, arrays))
+        self.state = self.state._replace(params=params, target=jax.tree.map(jnp.copy, params.critic))
 
     def _arrays(self) -> Arrays:
         """Everything that the rest of the run depends on."""
