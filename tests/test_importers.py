@@ -186,6 +186,13 @@ def test_episodes_in_memory_that_are_none_are_one_line(observations, actions, pr
         dataset.Dataset.from_episodes([{"observations": observations, "actions": actions}])
 
 
+@pytest.mark.parametrize("shape", [(18, 0), (18, 2)])
+def test_numbers_of_episodes_are_one_column(tmp_path, shape):
+    np.savez(tmp_path / "own.npz", **flat(episodes(), terminals="x"), episode_index=np.zeros(shape))
+    with pytest.raises(UserError, match=r"numbers of episodes have shape \(18, \d\); expected \(T,\)"):
+        importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+
+
 def test_a_folder_of_single_numbers_is_one_line(tmp_path):
     (tmp_path / "own").mkdir()
     for k in range(2):

@@ -131,7 +131,7 @@ def _ends(table: Table, given: dict[str, np.ndarray], by_number: bool) -> np.nda
     _equal_rows(name, flags)
     marked = np.logical_or.reduce(list(flags.values())) if flags else None
     if "episodes" in given and (by_number or marked is None or not marked.any()):
-        numbers = given["episodes"][:, 0] if given["episodes"].ndim == 2 else given["episodes"]
+        numbers = _without_axis_of_one(given["episodes"])
         if numbers.ndim != 1 or not len(numbers):
             raise UserError(f"{name}: numbers of episodes have shape {given['episodes'].shape}; expected (T,)")
         return np.append(numbers[1:] != numbers[:-1], True)
@@ -242,8 +242,12 @@ def _read_rows(file: str, columns: Columns, rows: slice | None = None) -> Rows:
     return Rows(observations, read("actions"), read("goals") if "goals" in columns else None)
 
 
+def _without_axis_of_one(array: np.ndarray) -> np.ndarray:
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+
 def _booleans(name: str, key: str, array: np.ndarray) -> np.ndarray:
-    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    array = _without_axis_of_one(array)
     if array.ndim != 1 or array.dtype.kind not in "bfiu":
         raise UserError(f"{name}: '{key}' has shape {array.shape} and type {array.dtype}; expected (T,) of 0 and 1")
     return checks.booleans(name, key, array)
