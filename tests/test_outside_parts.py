@@ -20,9 +20,10 @@ from dualgoal.agent import Agent
 from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
-from dualgoal.interface import Goal, Spec
+from dualgoal.interface import Goal, Role, Spec
 from dualgoal.reps import Dual
 from dualgoal.runs import config
+from dualgoal.streams import ACTOR_GOALS, Waypoint
 
 FOLDER = str(Path(__file__).parent / "outside")
 IMAGE = small.IMAGE
@@ -133,6 +134,20 @@ def test_a_loss_may_not_take_the_name_of_the_representations_own():
     agent = Agent(Dual(dim=8, hidden=(8,)), Taken(hidden=(8,)), SPEC)
     with pytest.raises(UserError, match="Taken: a loss cannot be called 'rep'; that is the representation's"):
         jax.eval_shape(agent.update, jax.eval_shape(agent.init, random.key(0)), small.data(), random.key(1))
+
+
+@pytest.mark.parametrize("towards", ["fra", "near"])
+def test_goals_are_drawn_towards_a_role_that_depends_on_no_other(towards):
+    @dataclass(frozen=True)
+    class Led(GCBC):
+        roles = {
+            "far": Role(ACTOR_GOALS, "actor"),
+            "near": Role(Waypoint(3, towards="far"), "actor"),
+            "actor": Role(Waypoint(2, towards=towards), "actor"),
+        }
+
+    with pytest.raises(UserError, match=rf"role 'actor' are drawn towards those of '{towards}'; .* no other \(far\)"):
+        Agent(Dual(dim=8, hidden=(8,)), Led(hidden=(8,)), SPEC)
 
 
 def test_a_penalty_is_booked_once_for_the_role_that_trains_a_value(parts):

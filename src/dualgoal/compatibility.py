@@ -16,6 +16,13 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
         raise UserError(f"{names}: it pairs every state with every goal, so z must not depend on the state")
     if "rep" in algo.roles:
         raise UserError(f"{type(algo).__name__}: a role cannot be called 'rep'; that is the representation's own loss")
+    independent = [name for name, role in algo.roles.items() if role.goals.towards is None]
+    for name, role in algo.roles.items():
+        if role.goals.towards not in (None, *independent):
+            raise UserError(
+                f"{type(algo).__name__}: the goals of role '{name}' are drawn towards those of '{role.goals.towards}'; "
+                f"expected a role whose goals depend on no other ({', '.join(independent) or 'none here'})"
+            )
 
 
 def check_goals(rep: Representation, spec: Spec) -> None:
