@@ -136,6 +136,15 @@ def test_a_loss_may_not_take_the_name_of_the_representations_own():
         jax.eval_shape(agent.update, jax.eval_shape(agent.init, random.key(0)), small.data(), random.key(1))
 
 
+def test_a_target_copy_of_a_network_that_is_not_there_is_refused():
+    @dataclass(frozen=True)
+    class Misspelt(GCIVL):
+        ema = ("valeu",)
+
+    with pytest.raises(UserError, match="unknown network of GCIVLNets 'valeu'; did you mean 'value'?"):
+        jax.eval_shape(Agent(Dual(dim=8, hidden=(8,)), Misspelt(hidden=(8,)), SPEC).init, random.key(0))
+
+
 @pytest.mark.parametrize("towards", ["fra", "near"])
 def test_goals_are_drawn_towards_a_role_that_depends_on_no_other(towards):
     @dataclass(frozen=True)

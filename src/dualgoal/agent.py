@@ -25,7 +25,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import sampler
 from dualgoal.compatibility import check_goals, check_pair
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, unknown
 from dualgoal.fast import adam
 from dualgoal.interface import (
     Algorithm,
@@ -346,7 +346,10 @@ class Agent:
 
 def only(nets: Nets, names: tuple[str, ...]) -> Nets:
     """The same module with every field but `names` emptied."""
-    others = [field.name for field in dataclasses.fields(nets) if field.name not in names]
+    have = [field.name for field in dataclasses.fields(nets)]
+    if strange := [name for name in names if name not in have]:
+        raise unknown(f"network of {type(nets).__name__}", strange[0], have)
+    others = [name for name in have if name not in names]
     if not others:
         return nets
     fields = lambda module: [getattr(module, name) for name in others]
