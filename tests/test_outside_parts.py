@@ -17,10 +17,10 @@ import small
 import tiny
 from dualgoal import registry
 from dualgoal.agent import Agent
-from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL
+from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL, NoAlgorithm
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
-from dualgoal.interface import Goal, Role, Spec
+from dualgoal.interface import Goal, Role, Routes, Spec
 from dualgoal.reps import Dual
 from dualgoal.runs import config
 from dualgoal.streams import ACTOR_GOALS, Waypoint
@@ -134,6 +134,29 @@ def test_a_loss_may_not_take_the_name_of_the_representations_own():
     agent = Agent(Dual(dim=8, hidden=(8,)), Taken(hidden=(8,)), SPEC)
     with pytest.raises(UserError, match="Taken: a loss cannot be called 'rep'; that is the representation's"):
         jax.eval_shape(agent.update, jax.eval_shape(agent.init, random.key(0)), small.data(), random.key(1))
+
+
+def test_routes_hold_for_a_representations_own_loss_too():
+    @dataclass(frozen=True)
+    class Routed(Dual):
+        def routes(self, spec, value_loss):
+            return Routes(head=frozenset({"actor"}), features=frozenset({"actor"}))
+
+    agent = Agent(Routed(dim=8, hidden=(8,)), NoAlgorithm(), Spec(IMAGE, 2, batch_size=4))
+    state = agent.init(random.key(0))
+    batch = agent.sample(small.data(IMAGE), random.key(1), 0)
+    gradient = jax.grad(lambda p: agent.losses(p, state.targets, batch, random.key(2))[0])(state.params)
+    assert not any(np.asarray(x).any() for x in jax.tree.leaves(gradient)), "no loss of an actor is there to train it"
+
+
+def test_routes_name_losses_that_there_are():
+    @dataclass(frozen=True)
+    class Misspelt(Dual):
+        def routes(self, spec, value_loss):
+            return Routes(head=frozenset({"reps"}), features=frozenset())
+
+    with pytest.raises(UserError, match="unknown loss in the routes of Misspelt 'reps'; did you mean 'rep'?"):
+        Agent(Misspelt(), GCBC(), SPEC).routes  # noqa: B018
 
 
 def test_a_target_copy_of_a_network_that_is_not_there_is_refused():

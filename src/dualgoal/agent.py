@@ -28,6 +28,7 @@ from dualgoal.compatibility import check_goals, check_pair
 from dualgoal.errors import UserError, unknown
 from dualgoal.fast import adam
 from dualgoal.interface import (
+    ALL_LOSSES,
     Algorithm,
     Batch,
     Goal,
@@ -162,7 +163,10 @@ class Agent:
     def routes(self) -> Routes:
         if self.frozen:
             return Routes(frozenset(), frozenset())
-        return self.rep.routes(self.spec, any(role.trains == "value" for role in self.algo.roles.values()))
+        routes = self.rep.routes(self.spec, any(role.trains == "value" for role in self.algo.roles.values()))
+        if strange := sorted((routes.head | routes.features) - ALL_LOSSES):
+            raise unknown(f"loss in the routes of {type(self.rep).__name__}", strange[0], sorted(ALL_LOSSES))
+        return routes
 
     @cached_property
     def penalised(self) -> str | None:
@@ -225,8 +229,10 @@ class Agent:
         images, batch = batch, self.encode_images(params, batch)
         terms: dict[str, Loss] = {}
         if "rep" in self.streams:
-            drawn = batch.draws[self.draw_of["rep"]]
-            terms["rep"] = self.rep.loss(params.rep, targets.rep, batch, drawn, k_rep, self.rep_spec)
+            nets = params.rep if "rep" in self.routes.head else stop_gradient(params.rep)
+            seen = batch if "rep" in self.routes.features else stop_gradient(batch)
+            drawn = seen.draws[self.draw_of["rep"]]
+            terms["rep"] = self.rep.loss(nets, targets.rep, seen, drawn, k_rep, self.rep_spec)
         goals, penalties = {}, {}
         for n, name in enumerate(self.algo.roles):
             goals[name], penalties[name] = self.goal(params, images, batch, name, random.fold_in(k_encode, n))
