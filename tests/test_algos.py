@@ -9,7 +9,7 @@ from jax import random
 
 import small
 from dualgoal.agent import Agent, only
-from dualgoal.algos import ALGOS, CRL, GCBC, GCFBC, GCIQL, GCIVL, _actors
+from dualgoal.algos import ALGOS, CRL, GCBC, GCFBC, GCIQL, GCIVL, actors
 from dualgoal.algos.crl import CRLNets
 from dualgoal.algos.gcfbc import GCFBCNets
 from dualgoal.errors import UserError
@@ -89,12 +89,10 @@ def test_flow_actions_are_clipped_and_ignore_the_temperature():
 
 def test_gaussian_policy():
     mean = jnp.array([[0.5, -3.0]] * 4)
-    sample = lambda key, temperature: _actors.sample(
-        lambda s, z: mean, BLANK, BLANK, random.key(key), temperature, SPEC
-    )
+    sample = lambda key, temperature: actors.sample(lambda s, z: mean, BLANK, BLANK, random.key(key), temperature, SPEC)
     np.testing.assert_array_equal(sample(0, 0.0), [[0.5, -1.0]] * 4)
     draws = np.asarray(
-        jax.vmap(lambda k: _actors.sample(lambda s, z: 0 * mean, BLANK, BLANK, k, 0.1, SPEC))(
+        jax.vmap(lambda k: actors.sample(lambda s, z: 0 * mean, BLANK, BLANK, k, 0.1, SPEC))(
             random.split(random.key(0), 4000)
         )
     )
@@ -103,7 +101,7 @@ def test_gaussian_policy():
 
 def test_categorical_policy():
     logits = jnp.log(jnp.array([[0.1, 0.6, 0.1, 0.1, 0.1]]))
-    sample = lambda key, temperature: _actors.sample(lambda s, z: logits, BLANK, BLANK, key, temperature, CHOICE)
+    sample = lambda key, temperature: actors.sample(lambda s, z: logits, BLANK, BLANK, key, temperature, CHOICE)
     assert sample(random.key(0), 0.0).tolist() == [1]
     draws = jax.vmap(lambda k: sample(k, 1.0))(random.split(random.key(0), 4000))
     assert float((draws == 1).mean()) == pytest.approx(0.6, abs=0.03)

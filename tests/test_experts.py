@@ -91,15 +91,15 @@ def test_a_policy_that_comes_with_the_package_walks(body):
     if file is None:
         pytest.skip(f"no policy for {body} comes with this version")
     from dualgoal.experts.bodies import BODIES
-    from dualgoal.experts.herd import Herd
+    from dualgoal.experts.simulations import Simulations
 
     record = json.loads(file.with_suffix(".json").read_text())
     assert (record["body"], record["sha256"], record["bytes"]) == (body, sha256(file), file.stat().st_size)
     policy, rng = experts.of_body(body, file), np.random.default_rng(0)
-    herd = Herd(BODIES[body](), 4, 1)
-    herd.start(rng)
-    steps = [herd.step(policy(herd.observation.astype(np.float32)), rng) for _ in range(100)]
-    herd.close()
+    simulations = Simulations(BODIES[body](), 4, 1)
+    simulations.start(rng)
+    steps = [simulations.step(policy(simulations.observation.astype(np.float32)), rng) for _ in range(100)]
+    simulations.close()
     assert np.mean([step.progress for step in steps]) > {"ant": 0.1, "antball": 0.02, "humanoid": 0.0}[body]
     assert sum(step.fallen.sum() for step in steps) <= 1
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dualgoal.experts.bodies import BODIES
-from dualgoal.experts.herd import Herd
+from dualgoal.experts.simulations import Simulations
 
 ogbench = pytest.importorskip("ogbench.online_locomotion")
 
@@ -45,17 +45,17 @@ def test_a_body_is_the_packages_own_step_by_step(name, limit, monkeypatch):
     env = official(name, theirs, limit, monkeypatch)
     theirs.bit_generator.state = np.random.default_rng(3).bit_generator.state  # constructors have drawn
     body = BODIES[name]()
-    herd = Herd(body, 1, 1, limit)
-    herd.start(ours)
+    simulations = Simulations(body, 1, 1, limit)
+    simulations.start(ours)
     observation, _ = env.reset()
     ends = []
     for at in range(limit + 30):
-        assert np.allclose(herd.observation[0], observation, rtol=0, atol=1e-12)
+        assert np.allclose(simulations.observation[0], observation, rtol=0, atol=1e-12)
         action = actions.uniform(-1, 1, body.action_size)
         if at == limit + 20:  # throw it up: an ant's torso leaves the range in which it counts as standing
-            env.unwrapped.data.qvel[2] = herd.datas[0].qvel[2] = 9.0
+            env.unwrapped.data.qvel[2] = simulations.datas[0].qvel[2] = 9.0
         observation, reward, terminated, truncated, _ = env.step(action)
-        made = herd.step(action[None], ours)
+        made = simulations.step(action[None], ours)
         assert np.allclose(made.observation[0], observation, rtol=0, atol=1e-12)
         assert np.allclose(made.reward[0], reward, rtol=0, atol=1e-12)
         assert (made.fallen[0], made.ended[0]) == (terminated, terminated or truncated)
@@ -65,7 +65,7 @@ def test_a_body_is_the_packages_own_step_by_step(name, limit, monkeypatch):
     assert observation.shape == (body.observation_size,)
     assert ends[0] == limit - 1
     assert len(ends) == (1 if name == "humanoid" else 2)
-    herd.close()
+    simulations.close()
 
 
 def test_episodes_are_as_long_as_the_packages():
@@ -86,20 +86,20 @@ def test_the_models_are_the_same():
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_threads_change_nothing_and_a_restored_herd_goes_on(name):
+def test_threads_change_nothing_and_restored_simulations_go_on(name):
     def play(threads, cut):
         body, rng = BODIES[name](), np.random.default_rng(0)
-        herd = Herd(body, 3, threads)
-        herd.start(rng)
+        simulations = Simulations(body, 3, threads)
+        simulations.start(rng)
         out = []
         for at in range(12):
             if at == cut:
-                saved = herd.save()
-                herd.close()
-                herd = Herd(body, 3, threads)
-                herd.restore(saved)
-            out.append(herd.step(rng.uniform(-1, 1, (3, body.action_size)), rng).observation)
-        herd.close()
+                saved = simulations.save()
+                simulations.close()
+                simulations = Simulations(body, 3, threads)
+                simulations.restore(saved)
+            out.append(simulations.step(rng.uniform(-1, 1, (3, body.action_size)), rng).observation)
+        simulations.close()
         return np.array(out)
 
     once = play(1, None)

@@ -14,7 +14,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.algos import _actors
+from dualgoal.algos import actors
 from dualgoal.interface import Algorithm, Batch, Goal, GoalsByRole, Loss, Role, Spec, Weight
 from dualgoal.nets.heads import Actor, Embedding
 from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS
@@ -80,4 +80,4 @@ class CRL(Algorithm):
         return losses.ddpg_bc(q, log_prob, self.alpha), {"q": q.mean(), "log_prob": log_prob.mean()}
 
     def act(self, nets: CRLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
-        return _actors.sample(nets.actor, s, z, key, temperature, spec)
+        return actors.sample(nets.actor, s, z, key, temperature, spec)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal.algos import _actors
+from dualgoal.algos import actors
 from dualgoal.interface import Algorithm, Batch, GoalsByRole, Loss, Role, Spec
 from dualgoal.nets.heads import Actor
 from dualgoal.streams import ACTOR_GOALS
@@ -32,8 +32,8 @@ class GCBC(Algorithm):
     def losses(
         self, nets: GCBCNets, targets: GCBCNets, batch: Batch, goals: GoalsByRole, key: PRNGKeyArray, spec: Spec
     ) -> dict[str, Loss]:
-        log_prob = _actors.log_prob(nets.actor, batch.s, goals["actor"](batch.s), batch.a, spec)
+        log_prob = actors.log_prob(nets.actor, batch.s, goals["actor"](batch.s), batch.a, spec)
         return {"actor": (-log_prob.mean(), {})}
 
     def act(self, nets: GCBCNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
-        return _actors.sample(nets.actor, s, z, key, temperature, spec)
+        return actors.sample(nets.actor, s, z, key, temperature, spec)

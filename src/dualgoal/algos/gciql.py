@@ -9,7 +9,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.algos import _actors
+from dualgoal.algos import actors
 from dualgoal.interface import Algorithm, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight, rewards
 from dualgoal.nets.heads import Actor, Value
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS
@@ -70,15 +70,15 @@ class GCIQL(Algorithm):
 
     def actor_loss(self, nets: GCIQLNets, batch: Batch, goal: Goal, spec: Spec) -> Loss:
         if self.actor == "ddpgbc":
-            return _actors.ddpg_bc(nets.actor, nets.critic, batch, goal, self.alpha, spec)
+            return actors.ddpg_bc(nets.actor, nets.critic, batch, goal, self.alpha, spec)
         value, critic, s = stop_gradient((nets.value, nets.critic, batch.s))
         fixed_z = stop_gradient(goal(s))
-        log_prob = _actors.log_prob(nets.actor, batch.s, goal(batch.s), batch.a, spec)
+        log_prob = actors.log_prob(nets.actor, batch.s, goal(batch.s), batch.a, spec)
         advantage = critic(s, fixed_z, batch.a).min(axis=0) - value(s, fixed_z)
         return losses.awr(advantage, log_prob, self.alpha), {"advantage": advantage.mean()}
 
     def act(self, nets: GCIQLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
-        return _actors.sample(nets.actor, s, z, key, temperature, spec)
+        return actors.sample(nets.actor, s, z, key, temperature, spec)
 
     def value(self, nets: GCIQLNets, s: Array, z: Array, spec: Spec) -> Array:
         return nets.value(s, z)

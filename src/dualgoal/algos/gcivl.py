@@ -9,7 +9,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.algos import _actors
+from dualgoal.algos import actors
 from dualgoal.interface import Algorithm, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight, rewards
 from dualgoal.nets.heads import Actor, Value
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS
@@ -73,12 +73,12 @@ class GCIVL(Algorithm):
             advantage = goal.value(batch.next_s) - goal.value(batch.s)
         else:
             advantage = step_advantage(nets.value, batch, goal)
-        log_prob = _actors.log_prob(nets.actor, batch.s, goal(batch.s), batch.a, spec)
+        log_prob = actors.log_prob(nets.actor, batch.s, goal(batch.s), batch.a, spec)
         info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
         return losses.awr(advantage, log_prob, self.alpha), info
 
     def act(self, nets: GCIVLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
-        return _actors.sample(nets.actor, s, z, key, temperature, spec)
+        return actors.sample(nets.actor, s, z, key, temperature, spec)
 
     def value(self, nets: GCIVLNets, s: Array, z: Array, spec: Spec) -> Array:
         assert nets.value is not None

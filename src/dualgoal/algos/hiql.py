@@ -14,7 +14,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.algos import _actors
+from dualgoal.algos import actors
 from dualgoal.algos.gcivl import implicit_value_loss, step_advantage
 from dualgoal.interface import Algorithm, AtLeastOne, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight
 from dualgoal.nets.heads import Actor, Value
@@ -78,7 +78,7 @@ class HIQL(Algorithm):
     def low_loss(self, nets: HIQLNets, batch: Batch, waypoint: Goal, spec: Spec) -> Loss:
         """The waypoint is the low policy's goal."""
         advantage = step_advantage(nets.value, batch, waypoint)
-        log_prob = _actors.log_prob(nets.low, batch.s, waypoint(batch.s), batch.a, spec)
+        log_prob = actors.log_prob(nets.low, batch.s, waypoint(batch.s), batch.a, spec)
         info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
         return losses.awr(advantage, log_prob, self.alpha_low), info
 
@@ -96,7 +96,7 @@ class HIQL(Algorithm):
     def act(self, nets: HIQLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
         k_high, k_low = random.split(key)
         way = self.waypoint(nets, s, z, k_high, temperature, spec)
-        return _actors.sample(nets.low, s, way, k_low, temperature, spec)
+        return actors.sample(nets.low, s, way, k_low, temperature, spec)
 
     def waypoint(
         self, nets: HIQLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec

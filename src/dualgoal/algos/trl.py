@@ -15,7 +15,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.algos import _actors
+from dualgoal.algos import actors
 from dualgoal.interface import Algorithm, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight
 from dualgoal.nets.heads import Actor, Value
 from dualgoal.streams import FUTURE_GOALS, Between, GoalMix
@@ -60,7 +60,7 @@ class TRL(Algorithm):
     ) -> dict[str, Loss]:
         return {
             "critic": self.critic_loss(nets, targets, batch, goals["value"], goals["between"], spec),
-            "actor": _actors.ddpg_bc(nets.actor, nets.critic, batch, goals["actor"], self.alpha, spec),
+            "actor": actors.ddpg_bc(nets.actor, nets.critic, batch, goals["actor"], self.alpha, spec),
         }
 
     def critic_loss(self, nets: TRLNets, targets: TRLNets, batch: Batch, goal: Goal, between: Goal, spec: Spec) -> Loss:
@@ -74,7 +74,7 @@ class TRL(Algorithm):
         return loss, {"q": jax.nn.sigmoid(logit).mean()}
 
     def act(self, nets: TRLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
-        return _actors.sample(nets.actor, s, z, key, temperature, spec)
+        return actors.sample(nets.actor, s, z, key, temperature, spec)
 
     def value(self, nets: TRLNets, s: Array, z: Array, spec: Spec) -> Array:
         """gamma^d of the policy's own action, under the -1/0 reward."""

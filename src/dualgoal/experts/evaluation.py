@@ -7,7 +7,7 @@ import numpy as np
 
 from dualgoal.collect.behaviours import WALK_NOISE
 from dualgoal.experts.bodies import BALL_REACHED, BODIES, Ant, AntBall, Body, Humanoid
-from dualgoal.experts.herd import Herd
+from dualgoal.experts.simulations import Simulations
 
 Policy = Callable[[np.ndarray], np.ndarray]  # rows of observations to rows of actions
 Measures = dict[str, float | None]
@@ -28,36 +28,36 @@ def evaluate(body: str, policy: Policy, *, episodes: int, seed: int, threads: in
 
 def _measure(body: Body, policy: Policy, episodes: int, seed: int, threads: int, noise: float) -> Measures:
     rng = np.random.default_rng(seed)
-    herd = Herd(body, episodes, threads, ENDLESS)
-    herd.start(rng)
+    simulations = Simulations(body, episodes, threads, ENDLESS)
+    simulations.start(rng)
 
     def step() -> Any:
-        actions = policy(herd.observation.astype(np.float32))
-        return herd.step(np.clip(actions + noise * rng.standard_normal(actions.shape), -1.0, 1.0), rng)
+        actions = policy(simulations.observation.astype(np.float32))
+        return simulations.step(np.clip(actions + noise * rng.standard_normal(actions.shape), -1.0, 1.0), rng)
 
     try:
         if isinstance(body, AntBall):
-            return _bring_balls(body, herd, step)
+            return _bring_balls(body, simulations, step)
         if isinstance(body, Humanoid):
-            return {**_stand_up(body, herd, step), **_walk(body, herd, step)}
-        return {**_walk(body, herd, step), **_reach_targets(herd, step, rng)}
+            return {**_stand_up(body, simulations, step), **_walk(body, simulations, step)}
+        return {**_walk(body, simulations, step), **_reach_targets(simulations, step, rng)}
     finally:
-        herd.close()
+        simulations.close()
 
 
-def _walk(body: Body, herd: Herd, step: Callable[[], Any]) -> Measures:
+def _walk(body: Body, simulations: Simulations, step: Callable[[], Any]) -> Measures:
     """Half an ordinary episode in one direction each, by turns in those of the compass.
 
     A direction counts by the mean of its episodes: the slowest episode says more about bad luck than about a direction.
     """
-    compass, steps = min(COMPASS, herd.count), body.limit // 2
-    chosen = np.arange(herd.count) % compass
+    compass, steps = min(COMPASS, simulations.count), body.limit // 2
+    chosen = np.arange(simulations.count) % compass
     angles = 2 * np.pi * chosen / compass
     directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    metres, falls = np.zeros(herd.count), 0
-    stood = np.zeros(herd.count, bool)
+    metres, falls = np.zeros(simulations.count), 0
+    stood = np.zeros(simulations.count, bool)
     for _ in range(steps):
-        herd.command[:] = directions
+        simulations.command[:] = directions
         made = step()
         metres += made.progress
         if isinstance(body, Humanoid):
@@ -67,7 +67,11 @@ def _walk(body: Body, herd: Herd, step: Callable[[], Any]) -> Measures:
         else:
             falls += int(made.fallen.sum())
     # The environment's own rule for a fall looks at the height only, and does not see an ant that lies on its back.
-    over = {"on its back at the end (%)": float(100 * body.on_back(herd.seen).mean())} if isinstance(body, Ant) else {}
+    over = (
+        {"on its back at the end (%)": float(100 * body.on_back(simulations.seen).mean())}
+        if isinstance(body, Ant)
+        else {}
+    )
     pace = metres / steps
     by_direction = [float(pace[chosen == k].mean()) for k in range(compass)]
     degrees = {f"metres per step at {360 * k / compass:g} degrees": speed for k, speed in enumerate(by_direction)}
@@ -78,30 +82,30 @@ def _walk(body: Body, herd: Herd, step: Callable[[], Any]) -> Measures:
         "metres per step, slowest direction": min(by_direction),
         "metres per step, slowest episode": float(pace.min()),
         f"episodes under {SLOW:g} m per step (%)": float(100 * (pace < SLOW).mean()),
-        "falls per 1,000 steps": 1000 * falls / (steps * herd.count),
+        "falls per 1,000 steps": 1000 * falls / (steps * simulations.count),
         **over,
     }
 
 
-def _reach_targets(herd: Herd, step: Callable[[], Any], rng: np.random.Generator) -> Measures:
+def _reach_targets(simulations: Simulations, step: Callable[[], Any], rng: np.random.Generator) -> Measures:
     """Targets all around, with the direction corrected at every step as collectors do."""
-    herd.start(rng)
-    angles = rng.uniform(0, 2 * np.pi, herd.count)
-    targets = herd.seen[:, :2] + TARGET * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    simulations.start(rng)
+    angles = rng.uniform(0, 2 * np.pi, simulations.count)
+    targets = simulations.seen[:, :2] + TARGET * np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
     def aim() -> None:
-        way = targets - herd.seen[:, :2]
-        herd.command[:] = way / (np.linalg.norm(way, axis=1, keepdims=True) + 1e-6)
+        way = targets - simulations.seen[:, :2]
+        simulations.command[:] = way / (np.linalg.norm(way, axis=1, keepdims=True) + 1e-6)
 
     near = lambda seen: np.linalg.norm(seen[:, :2] - targets, axis=1) <= TARGET_REACHED
-    share, time = _within(_until(herd, step, near, TARGET_STEPS, aim), TARGET_STEPS)
+    share, time = _within(_until(simulations, step, near, TARGET_STEPS, aim), TARGET_STEPS)
     return {f"targets {TARGET:g} m away reached (%)": share, "steps to a target": time}
 
 
-def _bring_balls(body: AntBall, herd: Herd, step: Callable[[], Any]) -> Measures:
-    goals = herd.command.copy()
+def _bring_balls(body: AntBall, simulations: Simulations, step: Callable[[], Any]) -> Measures:
+    goals = simulations.command.copy()
     brought = lambda seen: body.distances(seen, goals)[1] <= BALL_REACHED
-    when = _until(herd, step, brought, BALL_LATE)
+    when = _until(simulations, step, brought, BALL_LATE)
     share, time = _within(when, body.limit)
     return {
         "balls brought to the goal (%)": share,
@@ -110,18 +114,18 @@ def _bring_balls(body: AntBall, herd: Herd, step: Callable[[], Any]) -> Measures
     }
 
 
-def _stand_up(body: Humanoid, herd: Herd, step: Callable[[], Any]) -> Measures:
+def _stand_up(body: Humanoid, simulations: Simulations, step: Callable[[], Any]) -> Measures:
     upright = lambda seen: body.head_height(seen) > UPRIGHT
-    share, time = _within(_until(herd, step, upright, STAND_STEPS), STAND_STEPS)
+    share, time = _within(_until(simulations, step, upright, STAND_STEPS), STAND_STEPS)
     return {f"stood up within {STAND_STEPS} steps (%)": share, "steps to stand up": time}
 
 
 def _until(
-    herd: Herd, step: Callable[[], Any], reached: Callable[[np.ndarray], np.ndarray], limit: int,
+    simulations: Simulations, step: Callable[[], Any], reached: Callable[[np.ndarray], np.ndarray], limit: int,
     before: Callable[[], None] = lambda: None,
 ) -> np.ndarray:  # fmt: skip
     """In which step something happens first in each simulation; 0 if not within `limit` steps and before a fall."""
-    when, alive = np.zeros(herd.count, int), np.ones(herd.count, bool)
+    when, alive = np.zeros(simulations.count, int), np.ones(simulations.count, bool)
     for at in range(1, limit + 1):
         before()
         made = step()

@@ -10,9 +10,9 @@ import numpy as np
 
 from dualgoal.collect.experts import MLP
 from dualgoal.experts.bodies import Body
-from dualgoal.experts.herd import Herd
 from dualgoal.experts.recipe import Recipe
 from dualgoal.experts.sac import LARGEST_LOG_STD, SMALLEST_LOG_STD
+from dualgoal.experts.simulations import Simulations
 
 
 class Tally(NamedTuple):
@@ -48,25 +48,27 @@ class Simulator:
 
     def __init__(self, recipe: Recipe, body: Body, threads: int):
         self.recipe, self.body = recipe, body
-        self.herd = Herd(body, recipe.envs, threads)
+        self.simulations = Simulations(body, recipe.envs, threads)
         self.returns = np.zeros(recipe.envs)
 
     def play(self, number: int, policy: MLP) -> Round:
         """Round `number`, counted from 0. `policy` gives the mean and the log standard deviation before tanh."""
-        recipe, herd, size = self.recipe, self.herd, self.body.action_size
+        recipe, simulations, size = self.recipe, self.simulations, self.body.action_size
         rng = np.random.default_rng([recipe.seed, number])
         if number == 0:
-            herd.start(rng)
-            herd.age[:] = rng.integers(herd.limit, size=recipe.envs)  # else all of them would end at the same time
+            simulations.start(rng)
+            simulations.age[:] = rng.integers(
+                simulations.limit, size=recipe.envs
+            )  # else all of them would end at the same time
         at_random = number * recipe.round < recipe.random_steps and recipe.begins_with is None
         rows, tally = [], np.zeros(len(Tally._fields))
         for _ in range(recipe.horizon):
-            observation = herd.observation.astype(np.float32)
+            observation = simulations.observation.astype(np.float32)
             noise = rng.standard_normal((recipe.envs, size), np.float32)
             action = explore(policy, observation, noise)
             if at_random:
                 action = rng.uniform(-1, 1, action.shape).astype(np.float32)
-            made = herd.step(action, rng)
+            made = simulations.step(action, rng)
             last = made.ended if recipe.end_is_terminal else made.fallen
             ends = np.stack([made.reward, ~last], axis=1)
             rows.append(np.concatenate([observation, made.observation, action, ends], axis=1, dtype=np.float32))
@@ -78,10 +80,10 @@ class Simulator:
 
     def save(self) -> dict[str, np.ndarray]:
         """What the next round depends on."""
-        return {**self.herd.save(), "returns": self.returns.copy()}
+        return {**self.simulations.save(), "returns": self.returns.copy()}
 
     def restore(self, saved: dict[str, np.ndarray]) -> None:
-        self.herd.restore(saved)
+        self.simulations.restore(saved)
         self.returns = saved["returns"].copy()
 
 

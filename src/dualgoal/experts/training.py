@@ -129,7 +129,7 @@ class Session:
 
     def close(self) -> None:
         self._thread.shutdown()
-        self.simulator.herd.close()
+        self.simulator.simulations.close()
         self.journal.close()
 
     @property

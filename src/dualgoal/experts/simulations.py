@@ -27,7 +27,7 @@ class Step(NamedTuple):
     seen: np.ndarray  # (E, n) what the body read, before any reset
 
 
-class Herd:
+class Simulations:
     """`count` simulations. An episode that ends begins anew at once, as `observation` then shows."""
 
     def __init__(self, body: Body, count: int, threads: int, limit: int | None = None):
