@@ -153,11 +153,10 @@ def test_coarse_meshes_are_drawn_and_not_simulated():
     fine, coarse = (
         registry.make("visual-puzzle-3x3-play-v0", quality=versions.Quality(64, cell)) for cell in (0.0, 4.0)
     )
-    for seed, task in ((0, 1), (1, 2)):  # another board: the colours of the buttons must follow
-        pair = [env.reset(seed, task) for env in (fine, coarse)]
-        for a, b in ((pair[0][0], pair[1][0]), (pair[0][1]["goal"], pair[1][1]["goal"])):
-            difference = np.abs(a.astype(int) - b)
-            assert 0 < difference.mean() < 1, "a little different, and not for want of a button"
+    pair = [env.reset(1, 3) for env in (fine, coarse)]
+    for a, b in ((pair[0][0], pair[1][0]), (pair[0][1]["goal"], pair[1][1]["goal"])):  # two boards of buttons
+        difference = np.abs(a.astype(int) - b)
+        assert 0 < difference.mean() < 1 and difference.max() < 100, "the buttons have the colours of their board"
     for name in ("mesh_facenum", "mesh_face", "mesh_facenormal", "mesh_facetexcoord"):
         assert np.array_equal(getattr(coarse.raw._model, name), getattr(fine.raw._model, name))
     infos = [env.step(np.ones(5))[4] for env in (fine, coarse)]
