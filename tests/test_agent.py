@@ -9,10 +9,11 @@ import pytest
 from jax import random
 
 import small
-from dualgoal.agent import Agent, Encoders
+from dualgoal.agent import Agent
 from dualgoal.algos import CRL, GCBC, GCIVL, NoAlgorithm
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
+from dualgoal.nets.encoders import Encoders
 from dualgoal.reps import TRA, Dual
 from dualgoal.runs import config
 from dualgoal.streams import GoalMix

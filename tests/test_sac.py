@@ -144,6 +144,8 @@ def test_networks_of_one_run_are_the_beginning_of_another(whole, tmp_path):
     (tmp_path / "networks.json").write_bytes((whole / "networks.json").read_bytes())
     with pytest.raises(UserError, match="networks.safetensors"):
         training.train(further, tmp_path / "damaged", start=tmp_path, **QUICK)
+    for name in ("none", "narrow", "damaged"):
+        assert not (tmp_path / name / "config.json").exists(), "the folder can still be used"
 
 
 def test_density_of_squashed_samples():

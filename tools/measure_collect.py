@@ -9,6 +9,7 @@ Rates are compared as ratios within one run, the two sides taking turns, so that
 """
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import tempfile
@@ -22,7 +23,7 @@ import numpy as np
 from dualgoal.collect import behaviours, generate
 from dualgoal.data import npz
 from dualgoal.data.paths import DatasetFiles
-from dualgoal.envs import ogbench, registry
+from dualgoal.envs import meshes, ogbench, registry
 from dualgoal.envs.versions import QUICK, Quality
 
 FAMILIES = (
@@ -165,12 +166,21 @@ def quality(task: str, images: int, chosen: Quality, beside: Quality) -> dict[st
             env.render()
             times.append(time.process_time())
         spent.append(np.diff(times))
+    model, cells = getattr(small.raw, "_model", None) or small.raw.model, (chosen.mesh_cell, beside.mesh_cell)
+    counts = [_triangles(model, cell) for cell in cells]
     for env in (small, large):
         env.close()
     return {
         "what": f"{task}: {chosen}, beside {beside}", "mean difference of 255": float(np.mean(difference)),
         "times faster": float(np.median([b / a for a, b in spent])),
+        "milliseconds per image": [1e3 * float(median) for median in np.median(spent, axis=0)],
+        "triangles of the meshes": counts,
     }  # fmt: skip
+
+
+def _triangles(model: Any, cell: float) -> int:
+    with meshes.coarse(model, cell) if cell else contextlib.nullcontext():
+        return int(model.mesh_facenum.sum())
 
 
 def _write_episodes(plan: Any, parts: Path, items: list[Any], start: Any, answers: Any) -> None:

@@ -43,7 +43,7 @@ from dualgoal.interface import (
     Stream,
 )
 from dualgoal.losses import temporal_distance
-from dualgoal.nets.encoders import FEATURES, Impala, Together
+from dualgoal.nets.encoders import FEATURES, Encoders, Impala, Together
 from dualgoal.streams import Transitions
 
 # bf16 factors are chosen by the networks themselves; the products that remain under "bf16" may be tf32.
@@ -61,17 +61,6 @@ def in_precision(method: F) -> F:
             return method(self, *args, **kwargs)
 
     return wrapped  # type: ignore[return-value]
-
-
-class Encoders(eqx.Module):
-    """The image encoders that all networks share."""
-
-    state: Impala
-    goal: Impala | None  # None: the state's encoder reads goals as well
-
-    @property
-    def of_goals(self) -> Impala:
-        return self.goal or self.state
 
 
 class Params(NamedTuple):
@@ -251,10 +240,7 @@ class Agent:
     def fixed(params: Params) -> Params:
         """The parameters without gradients into what comes from another run: the representation, and what encodes
         goals."""
-        encoders = params.encoders
-        if encoders is not None:
-            goal = stop_gradient(encoders.of_goals)
-            encoders = Encoders(goal, None) if encoders.goal is None else Encoders(encoders.state, goal)
+        encoders = params.encoders and params.encoders.with_fixed_goals()
         return Params(stop_gradient(params.rep), params.algo, encoders)
 
     def encode_images(self, params: Params, batch: Batch) -> Batch:

@@ -67,11 +67,12 @@ def train(
     make_folder(folder / directory.CHECKPOINTS)
     with ExitStack() as stack:
         stack.enter_context(locked(folder / "lock"))
-        _claim(folder, recipe)
+        _refuse_another(folder, recipe)
         session = Session(recipe, folder, threads or machine.cores())
         stack.callback(session.close)
         if networks is not None:
             session.begin_with(networks)
+        write_atomic(folder / CONFIG, (json.dumps(dataclasses.asdict(recipe), indent=1) + "\n").encode())
         session.resume()
         display = progress.display(f"{recipe.body} expert", session.step, recipe.rounds * recipe.round, quiet)
         stack.callback(display.close)
@@ -87,8 +88,8 @@ def _networks(given: Path) -> Path:
     return file
 
 
-def _claim(folder: Path, recipe: Recipe) -> None:
-    """Write the recipe of a new run; an old one must have the same, but may go on for longer."""
+def _refuse_another(folder: Path, recipe: Recipe) -> None:
+    """A run that is there already must have the same recipe, but may go on for longer."""
     target = folder / CONFIG
     if target.exists():
         before = jsons.typed(jsons.read(target), Recipe, str(target))
@@ -98,7 +99,6 @@ def _claim(folder: Path, recipe: Recipe) -> None:
                 f"{folder}: holds a run with another {other[0]} ({getattr(before, other[0])}, "
                 f"now {getattr(recipe, other[0])}); choose another --out"
             )
-    write_atomic(target, (json.dumps(dataclasses.asdict(recipe), indent=1) + "\n").encode())
 
 
 class Session:

@@ -132,6 +132,22 @@ class Together:
         return self.given.pop(0)
 
 
+class Encoders(eqx.Module):
+    """The image encoders that all networks of an agent share."""
+
+    state: Impala
+    goal: Impala | None  # None: the state's encoder reads goals as well
+
+    @property
+    def of_goals(self) -> Impala:
+        return self.goal or self.state
+
+    def with_fixed_goals(self) -> "Encoders":
+        """The same, without gradients into what reads goals."""
+        goal = jax.lax.stop_gradient(self.of_goals)
+        return Encoders(goal, None) if self.goal is None else Encoders(self.state, goal)
+
+
 class Fusion(eqx.Module):
     """How a network joins a state and a goal. Vectors stay as they are. Two images are each read by an encoder of their
     own (late fusion), which no other network shares (A7), or both by one, stacked along their channels (early fusion).

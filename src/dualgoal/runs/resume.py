@@ -12,9 +12,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from dualgoal.agent import Encoders, State
+from dualgoal.agent import State
 from dualgoal.errors import UserError
 from dualgoal.loop import TrainingLoop
+from dualgoal.nets.encoders import Encoders
 from dualgoal.runs import checkpoint, directory, policy, rows, trees
 from dualgoal.runs.checkpoint import Arrays
 from dualgoal.runs.config import Run
