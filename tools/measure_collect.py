@@ -239,7 +239,7 @@ def frames(task: str, workers: int, rows: int, cell: float) -> dict[str, Any]:
         begin = time.perf_counter()
         spent = sum((Counter(answers.get()) for _ in processes), Counter[str]())
         collected = time.perf_counter()
-        generate._join(plan, parts, files)
+        generate._put_into_place(parts, files, generate._join(plan, parts, files))
         joined = time.perf_counter()
         size = files.train.stat().st_size
     count = len(plan.items) * rows

@@ -1,8 +1,9 @@
 """Generating a dataset: episodes of the scripted behaviours, collected by several processes, resumable (section 9).
 
 Episode k of a split is a function of (task, seed, split, k) alone, so any number of workers gives the same bytes and an
-interrupted generation continues where it stopped: each finished episode is one small file in a hidden folder, and when
-all are there they are joined into the two npz files, with a JSON file that records how they were made.
+interrupted generation continues where it stopped: each finished episode is one small file in a hidden folder. A thread
+joins them in order into the two npz files while others are still being collected; when all are there, the files are put
+into place, with a JSON file that records how they were made.
 """
 
 import functools
@@ -12,7 +13,8 @@ import shutil
 import time
 import typing
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
 from importlib import metadata
@@ -22,6 +24,7 @@ import numpy as np
 
 from dualgoal import jsons, machine
 from dualgoal.collect import behaviours, experts
+from dualgoal.collect.arrivals import Arrivals
 from dualgoal.data import npz, origin
 from dualgoal.data.origin import FileFacts, Item, Origin, Plan
 from dualgoal.data.paths import SPLITS, DatasetFiles
@@ -99,28 +102,36 @@ def _make(
     make_folder(files.folder)
     with locked(files.lock, wait=True):
         if not _complete(plan, files, parts):
-            _generate(plan, skills, parts, workers or machine.cores(), progress)
-            if states is not None:
-                _join_states(states, parts, DatasetFiles(files.folder, states.task))
-            _join(plan, parts, files)
+            arrivals: Arrivals[Item] = Arrivals()
+            with ThreadPoolExecutor(1) as beside:
+                joined = beside.submit(_join, plan, parts, files, arrivals.wait_for)
+                with arrivals:
+                    _generate(plan, skills, parts, workers or machine.cores(), progress, arrivals.add)
+                if states is not None:
+                    _join_states(states, parts, DatasetFiles(files.folder, states.task))
+                _put_into_place(parts, files, joined.result())
         shutil.rmtree(parts, ignore_errors=True)
     return files.train
 
 
-def _generate(plan: Plan, skills: Experts, parts: Path, workers: int, progress: bool) -> None:
-    """Collect all episodes that are not in the folder `parts` yet."""
+def _generate(
+    plan: Plan, skills: Experts, parts: Path, workers: int, progress: bool, arrived: Callable[..., None]
+) -> None:
+    """Collect all episodes that are not in the folder `parts` yet, and call `arrived` with each that is."""
     done = _resume(plan, parts)
+    arrived(*done)
     pending = [item for item in plan.items if item not in done]
     workers = max(1, min(workers, len(pending)))
     collect, total = _EpisodeWriter(plan, skills, parts), len(plan.items)
     columns = counted("episodes", Rate("rows", plan.rows))
     with ExitStack() as stack:
         update = stack.enter_context(bar(plan.task, *columns, total=total, done=len(done), show=progress))
-        collected: Iterable[None] = map(collect, pending)
+        collected: Iterable[Item] = map(collect, pending)
         if workers > 1:
             pool = stack.enter_context(Pool(collect, workers, needs_script=_defined_in_script(skills)))
             collected = pool.each(pending)
-        for number, _ in enumerate(collected, len(done) + 1):
+        for number, item in enumerate(collected, len(done) + 1):
+            arrived(item)
             update(number, total)
 
 
@@ -223,7 +234,7 @@ class _EpisodeWriter:
     def __init__(self, plan: Plan, skills: Experts, parts: Path):
         self.plan, self.skills, self.parts = plan, skills, parts
 
-    def __call__(self, item: Item) -> None:
+    def __call__(self, item: Item) -> Item:
         began = time.process_time()
         episode, counts = self._play(self.plan.generator(*item), self.plan.rows)
         packed = {}
@@ -233,6 +244,7 @@ class _EpisodeWriter:
         extra = {"counts": json.dumps(counts | spent, sort_keys=True).encode(), **packed}
         arrays = {key: np.frombuffer(content, np.uint8) for key, content in extra.items()}
         npz.save(_part(self.parts, item), {**episode, **arrays}, level=0)
+        return item
 
     @functools.cached_property
     def _play(self) -> behaviours.Collector:
@@ -244,15 +256,15 @@ def _join_states(plan: Plan, parts: Path, files: DatasetFiles) -> None:
     making it alone would give."""
     with locked(files.lock, wait=True):
         if not _complete(plan, files, parts):
-            _join(plan, parts, files)
+            _put_into_place(parts, files, _join(plan, parts, files))
 
 
-def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
-    """Stream the episodes into the two files and write the record; the training file, put there last, says 'done'."""
+def _join(plan: Plan, parts: Path, files: DatasetFiles, wait_for: Callable[[Item], None] = lambda item: None) -> Origin:
+    """Stream the episodes into the two files, which stay in the folder `parts`, and return what is to be recorded."""
     facts, counts = {}, Counter[str]()
     for split in SPLITS:
         target, picked = parts / files.split(split).name, [item for item in plan.items if item[0] == split]
-        digests = _join_split(plan, parts, picked, target)
+        digests = _join_split(plan, parts, picked, target, wait_for)
         facts[target.name] = FileFacts(
             episodes=len(picked), rows=plan.rows * len(picked), sha256=sha256(target), arrays=digests
         )
@@ -260,12 +272,16 @@ def _join(plan: Plan, parts: Path, files: DatasetFiles) -> None:
             with npz.Archive(_part(parts, item)) as part:
                 counts.update(_counts(part))
     spent = counts.pop(CPU_MS, 0)  # not there in episodes that an older version collected
-    record = Origin(
+    return Origin(
         task=plan.task, source="generated", collector=_collector_name(plan.task), seed=plan.seed,
         versions=plan.versions, shadow_size=plan.shadow_size, mesh_cell=plan.mesh_cell,
         cpu_seconds=spent / 1000 or None, maze=plan.maze,
         counts={"episodes": len(plan.items), **dict(sorted(counts.items()))}, files=facts, plan=plan,
     )  # fmt: skip
+
+
+def _put_into_place(parts: Path, files: DatasetFiles, record: Origin) -> None:
+    """The training file, put there last, says 'done'."""
     move_into_place(parts / files.val.name, files.val)
     origin.write(files, record)
     move_into_place(parts / files.train.name, files.train)
@@ -278,7 +294,10 @@ def _counts(part: npz.Archive) -> dict[str, int]:
     return typing.cast(dict[str, int], jsons.typed(jsons.decode(content, where), dict[str, int], where))
 
 
-def _join_split(plan: Plan, parts: Path, picked: list[Item], file: Path) -> dict[str, str]:
+def _join_split(
+    plan: Plan, parts: Path, picked: list[Item], file: Path, wait_for: Callable[[Item], None]
+) -> dict[str, str]:
+    wait_for(picked[0])
     with npz.Archive(_part(parts, picked[0])) as first:
         members = {key: m for key, m in first.members.items() if key not in ("counts", "packed", "states")}
         if not is_pixels(plan.task):  # perhaps from episodes of images
@@ -286,6 +305,7 @@ def _join_split(plan: Plan, parts: Path, picked: list[Item], file: Path) -> dict
 
     def rows_of(*keys: str) -> Iterator[tuple[np.ndarray, ...]]:
         for item in picked:
+            wait_for(item)
             with npz.Archive(_part(parts, item)) as part:
                 yield tuple(part.read(key) for key in keys)
 
