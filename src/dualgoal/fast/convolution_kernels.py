@@ -31,7 +31,7 @@ class Taps(NamedTuple):
 
     With 16 or more channels these are the nine taps. Fewer channels are padded to 4 or 8, and taps to 4 x 4 (those
     beyond the third row and column are empty), so that the taps of an image row lie next to each other in memory too.
-    With 3 x 4 taps, a row of the left factor has the neighbours of two pixels next to each other.
+    With 3 x 4 (or 3 x 6) taps, a row of the left factor has the neighbours of two (four) pixels side by side.
     """
 
     down: int
@@ -59,20 +59,28 @@ def taps_of(channels: int) -> Taps:
 
 class Tile(NamedTuple):
     """How a kernel is cut: pixels of a tile, columns of a chunk, warps (32 threads) of a program, tiles that a program
-    of `convolve` handles, and programs of `weight_gradient` per seed (at most)."""
+    of `convolve` handles, and programs of `weight_gradient` per seed (at most).
+
+    In `convolve`, `beside` pixels share a row of the left factor, so that a tile has that many times as many pixels.
+    Such pixels share neighbours: fewer numbers are loaded for each pixel, and products are wider, although more of the
+    right factor is zeros.
+    """
 
     pixels: int = 128
     columns: int = 64
     warps: int = 4
     tiles: int = 1
     programs: int = 528
+    beside: int = 1
 
 
 def forward_tile(side: int, channels: int, outputs: int) -> Tile:
     """The fastest on an H200 of those that were tried, for each layer of the encoder."""
+    if channels < ROW or side == 1:
+        return Tile(columns=32)
     if side <= 8:
-        return Tile(columns=128)
-    return Tile(pixels=64) if channels > outputs else Tile(columns=32)
+        return Tile(pixels=64, columns=128, beside=2)
+    return Tile(pixels=64, beside=2) if channels > outputs else Tile(columns=32, beside=2)
 
 
 def gradient_tile(side: int, outputs: int) -> Tile:
@@ -88,17 +96,19 @@ def tiles_of_a_program(tiles: int, programs: int) -> int:
     return next(n for n in range(-(-tiles // programs), tiles + 1) if tiles % n == 0)
 
 
-def arranged(w: Array, channels: int) -> Array:
-    """Weights (3, 3, i, o) as the right factor: a row for each column of the left one, zeros for empty taps."""
-    side, extra = taps_of(channels).down, channels - w.shape[2]
-    w = jnp.pad(w, ((0, side - 3), (0, side - 3), (0, extra), (0, 0)))
-    return w.reshape(-1, w.shape[-1]).astype(jnp.bfloat16)
+def arranged(w: Array, taps: Taps, pixels: int = 1) -> Array:
+    """Weights (3, 3, i, o) as the right factor: a row for each column of the left one, zeros for empty taps. Its
+    columns are the outputs of each of the pixels that share a row."""
+    extra = taps.channels - w.shape[2]
+    of_pixel = lambda n: jnp.pad(w, ((0, taps.down - 3), (n, taps.across - 3 - n), (0, extra), (0, 0)))
+    w = jnp.concatenate([of_pixel(n) for n in range(pixels)], axis=-1)
+    return w.reshape(taps.columns, -1).astype(jnp.bfloat16)
 
 
 def neighbours(
     x_ref: Any, pixels: Array, start: int, length: int, sides: tuple[int, int], relu: bool, taps: Taps
 ) -> Array:
-    """Columns start..start+length of the left factor for these pixels; zeros outside of the image."""
+    """Columns start..start+length of the left factor, whose rows begin with these pixels; zeros outside of images."""
     height, width = sides
     columns = start + jnp.arange(length, dtype=jnp.int32)
     tap, channel = lax.div(columns, taps.channels), lax.rem(columns, taps.channels)
@@ -137,12 +147,14 @@ def convolve(
     `mask` and `residual` may have more images than x.
     """
     *shape, channels = x.shape
-    sides, outputs = (shape[1], shape[2]), w.shape[-1]
-    tile = tile or forward_tile(shape[2], channels, outputs)
-    taps = taps_of(channels)
+    tile = tile or forward_tile(shape[2], channels, w.shape[-1])
+    sides, pixels = (shape[1], shape[2]), tile.beside
+    taps = Taps(3, pixels + 2, channels) if pixels > 1 else taps_of(channels)
+    outputs, rows = pixels * w.shape[-1], math.prod(shape) // pixels
     chunks = taps.chunks(tile.columns)
     extras = {"bias": bias, "mask": mask, "residual": residual}
-    given = {name: value for name, value in extras.items() if value is not None}
+    as_rows = lambda name, value: jnp.tile(value, pixels) if name == "bias" else value.reshape(-1, outputs)
+    given = {name: as_rows(name, value) for name, value in extras.items() if value is not None}
 
     def kernel(x_ref: Any, w_ref: Any, *refs: Any) -> None:
         *extra_refs, out_ref = refs
@@ -150,38 +162,37 @@ def convolve(
         right = [w_ref[pl.ds(start, length)] for start, length in chunks]
         for t in range(tile.tiles):
             first = (pl.program_id(0) * tile.tiles + t) * tile.pixels
-            pixels = first + jnp.arange(tile.pixels, dtype=jnp.int32)
-            rows = pl.ds(t * tile.pixels, tile.pixels)
+            here = pixels * (first + jnp.arange(tile.pixels, dtype=jnp.int32))
+            own = pl.ds(t * tile.pixels, tile.pixels)
             total = jnp.zeros((tile.pixels, outputs), jnp.float32)
             for (start, length), weights in zip(chunks, right, strict=True):
-                left = neighbours(x_ref, pixels, start, length, sides, relu_in, taps)
+                left = neighbours(x_ref, here, start, length, sides, relu_in, taps)
                 total += jnp.dot(left, weights, preferred_element_type=jnp.float32)
             y = total * scale if scale != 1.0 else total
             if "bias" in extra:
                 y += extra["bias"][...][None]
             if "mask" in extra:
-                y = jnp.where(extra["mask"][rows].astype(jnp.float32) > 0, y, 0.0)
+                y = jnp.where(extra["mask"][own].astype(jnp.float32) > 0, y, 0.0)
             if "residual" in extra:
-                y += extra["residual"][rows].astype(jnp.float32)
-            out_ref[rows] = (jnp.maximum(y, 0) if relu_out else y).astype(out_ref.dtype)
+                y += extra["residual"][own].astype(jnp.float32)
+            out_ref[own] = (jnp.maximum(y, 0) if relu_out else y).astype(out_ref.dtype)
 
     per_program = tile.pixels * tile.tiles
     whole = lambda a: pl.BlockSpec(a.shape, lambda i: (0,) * a.ndim)
     block = pl.BlockSpec((per_program, outputs), lambda i: (i, 0))
-    inputs = [flat(x), arranged(w, channels)]
-    inputs += [value if name == "bias" else flat(value) for name, value in given.items()]
+    inputs = [flat(x), arranged(w, taps, pixels)]
     specs = [whole(inputs[0]), whole(inputs[1]), *(whole(v) if n == "bias" else block for n, v in given.items())]
     run = pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((math.prod(shape), outputs), jnp.bfloat16),
-        grid=(math.prod(shape) // per_program,),
+        out_shape=jax.ShapeDtypeStruct((rows, outputs), jnp.bfloat16),
+        grid=(rows // per_program,),
         in_specs=specs,
         out_specs=block,
         compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
         interpret=interpret,
         name="convolve",
     )
-    return run(*inputs).reshape(*shape, outputs)
+    return run(*inputs, *given.values()).reshape(*shape, w.shape[-1])
 
 
 def weight_gradient(
