@@ -211,7 +211,7 @@ def weight_gradient(
     of the right factor, which has the gradients of both.
     """
     outputs, sides, channels = dy.shape[-1], (dy.shape[1], dy.shape[2]), x.shape[-1]
-    pixels = 2 if channels <= PAIRED else 1  # of a row
+    pixels = 2 if channels <= PAIRED and sides[1] > 1 else 1  # of a row
     taps = Taps(3, 4, channels) if pixels == 2 else taps_of(channels)
     tile = tile or gradient_tile(sides[1], pixels * outputs)
 

@@ -1,8 +1,8 @@
 """GPU kernels for max-pooling, and for an encoder's first convolution together with its max-pooling, in Pallas.
 
 The result of that convolution is the encoder's largest array by far, and nothing but the pooling reads it. The forward
-kernel keeps it in registers: a program handles a tile of pooled pixels, computes the nine convolutions of each one's
-window, and writes the largest and its place. The gradient of the weights finds for each pixel the windows that chose
+kernel keeps it in registers: a program goes down through rows of windows, computes the convolutions that each needs,
+and writes the largest and its place. The gradient of the weights finds for each pixel the windows that chose
 it, so the gradient of the convolution's result is never written either. Where the windows overlap, convolutions are
 computed more than once; matrix instructions are cheaper here than memory.
 """
@@ -22,21 +22,26 @@ from jaxtyping import Array
 from dualgoal.fast.convolution_kernels import Parts, Tile, flat, summed_over_tiles, taps_of
 from dualgoal.fast.pooling import NO_WINDOW, Sides, code
 
-REACH = 8  # pixels of an image row that are loaded for a window, from two before it: five are needed
+REACH = 8  # pixels of an image row that are loaded for two windows, from two before them: seven are needed
 BORDER = ((1, 2), (2, REACH - 2))  # rows and columns of zeros around an image, so that no load is outside of it
 LAST = 15  # the largest number of a code; codes have four bits
-FORWARD = Tile(pixels=64)  # a program holds five rows of pixels in registers
+LOWEST = -(2**31) + LAST  # before all `sortable` numbers
+FORWARD = Tile(pixels=64, tiles=8)
 BACKWARD = Tile(pixels=64)
 POOL = Tile(pixels=64)
 
 
-def window_weights(w: Array, channels: int) -> Array:
-    """(3, REACH channels, 4 o): for row `down` of the weights, the right factor of a row of pixels that starts
-    two before the window; its columns are the outputs at the window's three columns, and zeros."""
+def window_weights(w: Array, channels: int) -> list[Array]:
+    """The right factors of four rows of REACH pixels, which start two columns before two windows side by side. Their
+    columns are the outputs in the windows' first four columns (4 o), and in the fifth (o), of the pixels in the second
+    of the four rows, and the same for the third row."""
     w = jnp.pad(w, ((0, 0), (0, 0), (0, channels - w.shape[2]), (0, 0)))
-    shifted = [jnp.pad(w, ((0, 0), (b + 1, REACH - 4 - b), (0, 0), (0, 0))) for b in range(3)]
-    side_by_side = jnp.concatenate([*shifted, jnp.zeros_like(shifted[0])], axis=-1)
-    return side_by_side.reshape(3, REACH * channels, -1).astype(jnp.bfloat16)
+
+    def factor(down: int, columns: range) -> Array:
+        at = lambda b: jnp.pad(w, ((down, 1 - down), (b + 1, REACH - 4 - b), (0, 0), (0, 0)))
+        return jnp.concatenate([at(b) for b in columns], axis=-1).reshape(4 * REACH * channels, -1)
+
+    return [factor(down, columns).astype(jnp.bfloat16) for down in range(2) for columns in (range(4), range(4, 5))]
 
 
 def padded(images: Array) -> Array:
@@ -60,51 +65,90 @@ def first_number(shape: tuple[int, ...], windows: Array) -> Array:
     return ((lax.div(windows, math.prod(halves)) * height + 2 * i) * width + 2 * j) * channels
 
 
-def with_code(y: Array, own: Array) -> Array:
-    """The numbers y, whose last four bits now tell where they are in their window, so that one maximum finds the value
-    and the place: the first in reading order among equals. The result is rounded to 16 bits less anyway."""
-    bits = lax.bitcast_convert_type(y, jnp.int32)
-    return lax.bitcast_convert_type((bits & ~LAST) | jnp.where(bits < 0, own, LAST - own), jnp.float32)
+def sortable(y: Array) -> Array:
+    """Integers in the same order as the numbers y; twice this is y again."""
+    bits = y if y.dtype == jnp.int32 else lax.bitcast_convert_type(y, jnp.int32)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+def with_code(y: Array, own: int) -> Array:
+    """`sortable` numbers, whose last four bits now tell where they are in their window, so that one maximum finds the
+    value and the place: the first in reading order among equals. The result is rounded to 16 bits less anyway."""
+    return (y & ~LAST) | (LAST - own)
 
 
 def without_code(y: Array) -> tuple[Array, Array]:
-    bits = lax.bitcast_convert_type(y, jnp.int32)
-    low = bits & LAST
-    return lax.bitcast_convert_type(bits - low, jnp.float32), jnp.where(bits < 0, low, LAST - low)
+    return lax.bitcast_convert_type(sortable(y & ~LAST), jnp.float32), LAST - (y & LAST)
 
 
 def convolve_pooled(
     x: Array, w: Array, bias: Array, *, scale: float = 1.0, tile: Tile = FORWARD, interpret: bool = False
 ) -> tuple[Array, Array]:
-    """pool_forward(scale conv(x) + bias) of `padded` images with an even number of rows and columns, in bfloat16."""
+    """pool_forward(scale conv(x) + bias) of `padded` images whose sides are powers of two, in bfloat16; scale > 0.
+
+    Two windows side by side are a row of the left factor: a row of REACH pixels has all neighbours of the five columns
+    that they contain. A program goes down through `tile.tiles` rows of windows. Windows below each other share a row of
+    pixels, whose convolution it keeps. Scale and bias do not change which pixel is the largest, and come last.
+    """
     height, width, channels = inner(x)
-    pooled, outputs = (len(x), height // 2, width // 2), w.shape[-1]
+    pooled, outputs, pairs = (len(x), height // 2, width // 2), w.shape[-1], width // 4
+    strip = min(tile.tiles, pooled[1])
 
-    def kernel(x_ref: Any, w_ref: Any, b_ref: Any, out_ref: Any, chosen_ref: Any) -> None:
-        window = pl.program_id(0) * tile.pixels + jnp.arange(tile.pixels, dtype=jnp.int32)
-        i, j = lax.rem(lax.div(window, pooled[2]), pooled[1]), lax.rem(window, pooled[2])
-        start, columns = first_number(x.shape, window), jnp.arange(REACH * channels, dtype=jnp.int32)
+    def kernel(x_ref: Any, *refs: Any) -> None:
+        *w_refs, b_ref, out_ref, chosen_ref = refs
+        pair = pl.program_id(0) * tile.pixels + jnp.arange(tile.pixels, dtype=jnp.int32)
+        image, across = lax.div(pair, pairs), lax.rem(pair, pairs)
+        columns = jnp.arange(4 * REACH * channels, dtype=jnp.int32)
+        down, right = lax.div(columns, REACH * channels), lax.rem(columns, REACH * channels)
+        start = (image * x.shape[1] * x.shape[2] + 4 * across) * channels
+        numbers = start[:, None] + (down * (x.shape[2] * channels) + right)[None]
+        has_last = (4 * across + 4 < width)[:, None]
+        b = lax.div(jnp.arange(4 * outputs, dtype=jnp.int32), outputs)[None]
+        weights, bias = [w_ref[...] for w_ref in w_refs], b_ref[...][None]
 
-        def image_row(down: int) -> Array:
-            return x_ref[start[:, None] + ((down + 1) * x.shape[2] * channels + columns)[None]]
+        def image_rows(first: Array) -> Array:
+            """Four rows of each image, from one before this one."""
+            return x_ref[numbers + first * (x.shape[2] * channels)]
 
-        rows, bias = [image_row(down) for down in range(-1, 4)], b_ref[...][None]
-        b = lax.div(jnp.arange(4 * outputs, dtype=jnp.int32), outputs)  # the window's column; the fourth is empty
-        in_width = (2 * j[:, None] + b[None] < width) & (b < 3)[None]
-        best = jnp.full((tile.pixels, 4 * outputs), -jnp.inf, jnp.float32)
-        for a in range(3):
-            total = jnp.zeros((tile.pixels, 4 * outputs), jnp.float32)
-            for down in range(3):
-                total += jnp.dot(rows[a + down], w_ref[down], preferred_element_type=jnp.float32)
-            inside = in_width & (2 * i + a < height)[:, None]
-            y = with_code(total * scale + bias, jnp.broadcast_to(code(a, 0) + b[None], total.shape))
-            best = jnp.maximum(best, jnp.where(inside, y, -jnp.inf))
-        y, chosen = without_code(best.reshape(tile.pixels, 4, outputs).max(axis=1))
-        out_ref[...], chosen_ref[...] = y.astype(jnp.bfloat16), chosen.astype(jnp.uint8)
+        def convolved(rows: Array, weights: Array) -> Array:
+            return sortable(jnp.dot(rows, weights, preferred_element_type=jnp.float32))
 
-    inputs = [x.reshape(-1), window_weights(w, channels), jnp.tile(bias, 4)]
-    results = [jax.ShapeDtypeStruct((math.prod(pooled), outputs), dtype) for dtype in (jnp.bfloat16, jnp.uint8)]
-    y, chosen = in_tiles(kernel, inputs, results, tile, "convolve_pooled", interpret)
+        def largest(y: Array) -> Array:
+            return y.reshape(tile.pixels, 4, outputs).max(axis=1)
+
+        def body(t: Array, above: tuple[Array, Array]) -> tuple[Array, Array]:
+            i = first + t
+            rows, inside = image_rows(2 * i + 1), (2 * i + 2 < height).astype(jnp.int32)
+            kept, added = inside * ~LAST, LOWEST + inside * (LAST - code(2, 0) - LOWEST)  # of a row outside, nothing
+
+            def column(above: Array, middle: Array, below: Array) -> tuple[Array, Array]:
+                """The largest of each of the windows' columns, and their last row, which is the next windows' first."""
+                first_two = with_code(above, code(0, 0)), with_code(convolved(rows, middle), code(1, 0))
+                row = convolved(rows, below)
+                third = (row & jnp.full(row.shape, kept)) | jnp.full(row.shape, added)
+                return jnp.maximum(jnp.maximum(*first_two), third), row
+
+            (wide, below), (last, last_below) = map(column, above, weights[:2], weights[2:])
+            left = largest(jnp.where(b < 3, wide - b, LOWEST))
+            right = largest(jnp.where(b >= 2, wide - (b - 2), LOWEST))
+            right = jnp.maximum(right, jnp.where(has_last, last - 2, LOWEST))
+            at = jnp.broadcast_to(((image * pooled[1] + i) * pairs + across)[:, None], left.shape)
+            for n, best in enumerate((left, right)):
+                y, chosen = without_code(best)
+                where = at, jnp.broadcast_to((n * outputs + jnp.arange(outputs, dtype=jnp.int32))[None], y.shape)
+                out_ref[where] = (y * scale + bias).astype(jnp.bfloat16)
+                chosen_ref[where] = chosen.astype(jnp.uint8)
+            return below, last_below
+
+        first = pl.program_id(1) * strip
+        rows = image_rows(2 * first)
+        lax.fori_loop(0, strip, body, (convolved(rows, weights[0]), convolved(rows, weights[1])))
+
+    rows = len(x) * pairs
+    inputs = [x.reshape(-1), *window_weights(w, channels), bias]
+    results = [jax.ShapeDtypeStruct((rows * pooled[1], 2 * outputs), dtype) for dtype in (jnp.bfloat16, jnp.uint8)]
+    grid = rows // tile.pixels, pooled[1] // strip
+    y, chosen = in_tiles(kernel, inputs, results, tile, "convolve_pooled", interpret, grid)
     return y.reshape(*pooled, outputs), chosen.reshape(*pooled, outputs)
 
 
@@ -174,7 +218,8 @@ def unpool(sides: Sides, chosen: Array, dy: Array, *, tile: Tile = POOL, interpr
             out_ref[pixels, jnp.broadcast_to(out, gradient.shape)] = gradient
 
     result = jax.ShapeDtypeStruct((batch * math.prod(sides), outputs), jnp.bfloat16)
-    (dx,) = in_tiles(kernel, [flat(chosen), flat(dy)], [result], tile, "unpool", interpret, dy.size // outputs)
+    grid = (dy.size // outputs // tile.pixels,)
+    (dx,) = in_tiles(kernel, [flat(chosen), flat(dy)], [result], tile, "unpool", interpret, grid)
     return (dx.reshape(batch, *sides, outputs),)
 
 
@@ -185,18 +230,18 @@ def in_tiles(
     tile: Tile,
     name: str,
     interpret: bool,
-    windows: int | None = None,
+    grid: tuple[int, ...] = (),
 ) -> Sequence[Array]:
-    """Run a kernel that sees its inputs whole and writes a tile of rows of each of its results; or, for a number of
-    windows, one that sees its results whole too."""
-    whole = lambda array: pl.BlockSpec(array.shape, lambda n: (0,) * len(array.shape))
+    """Run a kernel that sees its inputs whole and writes a tile of rows of each of its results; or, with a grid of its
+    own, one that sees its results whole too."""
+    whole = lambda array: pl.BlockSpec(array.shape, lambda *_: (0,) * len(array.shape))
     tiled = lambda result: pl.BlockSpec((tile.pixels, result.shape[1]), lambda n: (n, 0))
     return pl.pallas_call(
         kernel,
         out_shape=results,
-        grid=((windows or results[0].shape[0]) // tile.pixels,),
+        grid=grid or (results[0].shape[0] // tile.pixels,),
         in_specs=[whole(array) for array in inputs],
-        out_specs=[(whole if windows else tiled)(result) for result in results],
+        out_specs=[(whole if grid else tiled)(result) for result in results],
         compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
         interpret=interpret,
         name=name,

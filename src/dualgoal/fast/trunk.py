@@ -138,7 +138,7 @@ def fits(shape: tuple[int, ...]) -> bool:
     batch, height, width, channels = shape
     smallest = batch * (height // 8) * (width // 8)
     powers = all(side >= 8 and side & (side - 1) == 0 for side in (height, width))
-    return powers and smallest % 128 == 0 and channels <= 8
+    return powers and smallest % 128 == 0 and batch * width % 256 == 0 and channels <= 8
 
 
 @functools.cache
