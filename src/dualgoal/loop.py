@@ -43,15 +43,21 @@ GPU_OPTIONS = {
     # Do not merge products that share weights: joining and splitting their rows costs more than it saves.
     "xla_gpu_dot_merger_threshold_mb": 0,
 }
+# Repeat the step inside of one CUDA graph, without asking the host each time. This is the default list, and WHILE.
+ONE_GRAPH = {
+    "xla_gpu_enable_command_buffer": "CONDITIONAL,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,FUSION,WHILE"
+}
 
 
-def compile_loop(lowered: Any) -> Any:
-    """Compile a loop of training steps with the options above, or without them where the compiler refuses them."""
+def compile_loop(lowered: Any, *, traced: bool = False) -> Any:
+    """Compile a loop of training steps with the options above, or without them where the compiler refuses them. One
+    that is to be `traced` is not a single graph: a profiler does not see the kernels of a loop inside of a graph."""
     if jax.default_backend() == "gpu":
+        options = GPU_OPTIONS if traced else GPU_OPTIONS | ONE_GRAPH
         try:
-            return lowered.compile(compiler_options=GPU_OPTIONS)
+            return lowered.compile(compiler_options=options)
         except (jax.errors.JaxRuntimeError, ValueError, TypeError) as error:
-            warnings.warn(f"training is compiled without {', '.join(GPU_OPTIONS)}: {error}", stacklevel=2)
+            warnings.warn(f"training is compiled without {', '.join(options)}: {error}", stacklevel=2)
     return lowered.compile()
 
 
@@ -133,8 +139,11 @@ class TrainingLoop:
     def compile(self, state: State, data: Transitions) -> Any:
         """The training loop, compiled once for a state and data of these shapes."""
         if self._compiled is None:
-            self._compiled = compile_loop(self._chunk.lower(state, data, self.keys, jnp.int32(1)))
+            self._compiled = compile_loop(self.lower(state, data))
         return self._compiled
+
+    def lower(self, state: State, data: Transitions) -> Any:
+        return self._chunk.lower(state, data, self.keys, jnp.int32(1))
 
     def measure(self, state: State, data: Transitions) -> dict[str, np.ndarray]:
         """Everything worth logging on the next batch of `data`, per seed. A program of its own, so that how often it is

@@ -258,8 +258,10 @@ def time_case(case: Case, options: Options, baseline: Advance | None = None, tra
         loops |= parts_of(program, placed)
     times = per_step(loops, options.seconds)
     if trace is not None:
+        traced = compile_loop(program.lower(state, placed), traced=True)
+        state, _ = jax.block_until_ready(traced(state, placed, program.keys, jnp.int32(2)))
         with jax.profiler.trace(str(trace)):
-            jax.block_until_ready(advance(TRACED_STEPS))
+            state, _ = jax.block_until_ready(traced(state, placed, program.keys, jnp.int32(TRACED_STEPS)))
     step, slow = times["step"], times.get("baseline")
     plain = replace(case, precision="float32").agent()  # without kernels, which hide what they compute
     peak, flops = matmul_tflops(case.precision), operations(plain, data) * case.seeds
