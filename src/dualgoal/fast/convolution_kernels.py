@@ -21,7 +21,7 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array
 
 TRANSPOSED = (((0,), (0,)), ((), ()))  # the product of a transposed left factor
-Parts = list[tuple[Array, Array]]  # pixels, or where their neighbours are, and their right factor
+Factors = tuple[Array, list[Array]]  # pixels, or where their neighbours are, and right factors of these
 PAIRED = 16  # channels up to which gradients of weights handle two pixels at once
 ROW = 16  # columns of the left factor at least; a matrix instruction takes no fewer
 
@@ -218,29 +218,31 @@ def weight_gradient(
     def left(rows: Array, start: int, length: int, x_ref: Any, dy_ref: Any) -> Array:
         return neighbours(x_ref, pixels * rows, start, length, sides, relu_in, taps)
 
-    def right(rows: Array, first: Array, x_ref: Any, dy_ref: Any) -> tuple[Array, Parts]:
+    def right(rows: Array, first: Array, x_ref: Any, dy_ref: Any) -> tuple[Array, Factors]:
         dy = dy_ref[pl.ds(first, tile.pixels)]
-        return dy, [(rows, dy)]
+        return dy, (rows, [dy])
 
     arrays = [flat(x), dy.reshape(-1, pixels * outputs)]
-    dw, db = summed_over_tiles(left, right, arrays, len(arrays[1]), taps, tile, "convolve_weights", interpret)
+    (dw,), db = summed_over_tiles(left, right, arrays, len(arrays[1]), taps, tile, "convolve_weights", interpret)
     of_pixels = [dw[:3, n : n + 3, :inputs, n * outputs : (n + 1) * outputs] for n in range(pixels)]
     return functools.reduce(jnp.add, of_pixels) * scale, db.reshape(pixels, outputs).sum(axis=0)
 
 
 def summed_over_tiles(
     left: Callable[..., Array],
-    right: Callable[..., tuple[Array, Parts]],
+    right: Callable[..., tuple[Array, Factors]],
     arrays: list[Array],
     rows: int,
     taps: Taps,
     tile: Tile,
     name: str,
     interpret: bool,
+    factors: int = 1,
 ) -> tuple[Array, Array]:
-    """left^T right summed over all tiles of rows as gradients of weights, for each tap, and of the bias.
+    """left^T right summed over all tiles of rows as gradients of weights, for each right factor and tap, and of the
+    bias.
 
-    `right` gives for a tile what adds to the gradient of the bias, and the right factors with their pixels. Each
+    `right` gives for a tile what adds to the gradient of the bias, and right factors with their pixels. Each
     program adds up its own tiles in registers and writes one partial sum, so the result does not depend on the order in
     which programs run.
     """
@@ -258,32 +260,35 @@ def summed_over_tiles(
             of_weights, of_bias = sums
             first = before + t * tile.pixels
             here = first + jnp.arange(tile.pixels, dtype=jnp.int32)
-            of_tile, parts = right(here, first, *in_refs)
-            for pixels, dy in parts:
-                added = []
-                for (start, length), total in zip(chunks, of_weights, strict=True):
-                    x = left(pixels, start, length, *in_refs)
+            of_tile, (pixels, gradients) = right(here, first, *in_refs)
+            added = []
+            for n, (start, length) in enumerate(chunks):
+                x = left(pixels, start, length, *in_refs)
+                for total, dy in zip(of_weights[n * factors : (n + 1) * factors], gradients, strict=True):
                     added.append(total + lax.dot_general(x, dy, TRANSPOSED, preferred_element_type=jnp.float32))
-                of_weights = added
-            return of_weights, of_bias + of_tile.astype(jnp.float32)
+            return added, of_bias + of_tile.astype(jnp.float32)
 
-        zeros = [jnp.zeros((length, outputs), jnp.float32) for _, length in chunks]
+        zeros = [jnp.zeros((length, outputs), jnp.float32) for _, length in chunks for _ in range(factors)]
         start = zeros, jnp.zeros((tile.pixels, outputs), jnp.float32)
         of_weights, of_bias = lax.fori_loop(0, tiles, body, start)
-        for (first, length), total in zip(chunks, of_weights, strict=True):
+        places = [(factor * columns + first, length) for first, length in chunks for factor in range(factors)]
+        for (first, length), total in zip(places, of_weights, strict=True):
             out_ref[pl.ds(first, length)] = total
-        out_ref[columns] = of_bias.sum(axis=0)
+        out_ref[factors * columns] = of_bias.sum(axis=0)
 
     whole = lambda a: pl.BlockSpec(a.shape, lambda i: (0,) * a.ndim)
     sums = pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((programs, columns + 1, outputs), jnp.float32),  # the last row is the bias's
+        out_shape=jax.ShapeDtypeStruct(
+            (programs, factors * columns + 1, outputs), jnp.float32
+        ),  # the last row is the bias's
         grid=(programs,),
         in_specs=[whole(array) for array in arrays],
-        out_specs=pl.BlockSpec((None, columns + 1, outputs), lambda i: (i, 0, 0)),
+        out_specs=pl.BlockSpec((None, factors * columns + 1, outputs), lambda i: (i, 0, 0)),
         compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
         interpret=interpret,
         name=name,
     )(*arrays)
     total = sums.sum(axis=0)
-    return total[: taps.columns].reshape(*taps, outputs), total[columns]
+    of_weights = total[:-1].reshape(factors, columns, outputs)[:, : taps.columns]
+    return of_weights.reshape(factors, *taps, outputs), total[-1]

@@ -7,6 +7,7 @@ it, so the gradient of the convolution's result is never written either. Where t
 computed more than once; matrix instructions are cheaper here than memory.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-from dualgoal.fast.convolution_kernels import Parts, Tile, flat, summed_over_tiles, taps_of
+from dualgoal.fast.convolution_kernels import Factors, Tile, flat, summed_over_tiles, taps_of
 from dualgoal.fast.pooling import NO_WINDOW, Sides, code
 
 REACH = 8  # pixels of an image row that are loaded for two windows, from two before them: seven are needed
@@ -258,7 +259,11 @@ def pooled_weight_gradient(
     tile: Tile = BACKWARD,
     interpret: bool = False,
 ) -> tuple[Array, Array]:
-    """weight_gradient(x, pool_backward(chosen, dy)) of `padded` images; x and chosen may have more images than dy."""
+    """weight_gradient(x, pool_backward(chosen, dy)) of `padded` images; x and chosen may have more images than dy.
+
+    A window's first four pixels, two in each of two rows, share a row of the left factor: 4 x 4 taps are all their
+    neighbours.
+    """
     batch, *halves, _ = dy.shape
     _, _, across, channels = x.shape
     taps = taps_of(channels)
@@ -268,12 +273,11 @@ def pooled_weight_gradient(
         down, rest = lax.div(columns, taps.across * channels), lax.rem(columns, taps.across * channels)
         return x_ref[start[:, None] + (down * (across * channels) + rest)[None]]
 
-    def right(windows: Array, first: Array, x_ref: Any, chosen_ref: Any, dy_ref: Any) -> tuple[Array, Parts]:
-        start = first_number(x.shape, windows)
+    def right(windows: Array, first: Array, x_ref: Any, chosen_ref: Any, dy_ref: Any) -> tuple[Array, Factors]:
         dy, gradients = unpooled(windows, (halves[0], halves[1]), chosen_ref, dy_ref)
-        above = lambda row, column: start + (row * across + column + 1) * channels  # the pixel's first tap
-        return dy, [(above(*place), gradient) for place, gradient in gradients.items()]
+        return dy, (first_number(x.shape, windows) + channels, list(gradients.values()))  # one column before a window
 
     arrays, windows = [x.reshape(-1), flat(chosen), flat(dy)], batch * math.prod(halves)
-    dw, db = summed_over_tiles(left, right, arrays, windows, taps, tile, "convolve_weights_pooled", interpret)
-    return dw[:3, :3, :inputs] * scale, db
+    dw, db = summed_over_tiles(left, right, arrays, windows, taps, tile, "convolve_weights_pooled", interpret, 4)
+    of_pixels = [dw[n, n // 2 : n // 2 + 3, n % 2 : n % 2 + 3, :inputs] for n in range(4)]
+    return functools.reduce(jnp.add, of_pixels) * scale, db
