@@ -1,9 +1,20 @@
 """Random shifts of images (section 2.5)."""
 
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from jax import random
 
+import small
+from dualgoal import sampler
+from dualgoal.fast import shift_kernel
+from dualgoal.interface import Spec
+from dualgoal.nets import augment
 from dualgoal.nets.augment import PAD, shift
+from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS, Window
 
 
 def test_shift_is_edge_padding_and_a_crop():
@@ -15,3 +26,48 @@ def test_shift_is_edge_padding_and_a_crop():
         padded = np.pad(image, ((PAD, PAD), (PAD, PAD), (0, 0)), mode="edge")
         np.testing.assert_array_equal(got, padded[dy : dy + 16, dx : dx + 16])
     np.testing.assert_array_equal(shifted[1], images[1])
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """The kernel is used here too, interpreted, with several programs for each image."""
+    monkeypatch.setattr(shift_kernel, "TILE", 128)
+    inner, used = shift_kernel.shifted_rows, []
+    monkeypatch.setattr(shift_kernel, "shifted_rows", lambda *a: used.append(a) or inner(*a, interpret=True))
+    monkeypatch.setattr(augment, "kernels_run", lambda bf16: bf16)
+    return used
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 3), (8, 32, 9)], ids=["an image", "three frames"])
+def test_the_kernel_reads_and_shifts(kernels, shape):
+    """For two seeds, which read the same images, and all offsets."""
+    images = random.randint(random.key(0), (30, *shape), 0, 256).astype(jnp.uint8)
+    rows = random.randint(random.key(1), (2, 49), 0, 30)
+    offsets = jnp.stack([jnp.mgrid[:7, :7].reshape(2, -1).T] * 2)
+    both = lambda bf16: jax.vmap(functools.partial(augment.look, images, bf16=bf16))(rows, offsets)
+    np.testing.assert_array_equal(both(True), both(False))
+    assert len(kernels) == 1
+
+
+def test_batches_are_the_same_with_the_kernel(kernels):
+    streams = {"value": FUTURE_GOALS, "actor": ACTOR_GOALS, "rep": Window()}
+    data = small.data((8, 8, 3))
+    data = data._replace(goals=data.observations[::-1])
+    spec = {p: Spec((8, 8, 3), 2, batch_size=4, augment=1.0, precision=p) for p in ("float32", "bf16")}
+    plain, ours = (sampler.sample(data, random.key(0), streams, spec[p]) for p in ("float32", "bf16"))
+    jax.tree.map(np.testing.assert_array_equal, ours, plain)
+    assert len(kernels) == 2 + 2 * 2, "two for the transitions, two for each draw but the window"
+
+
+@pytest.mark.parametrize("rows", [20_000, 250_000, 1_000_000])
+def test_the_kernel_can_be_compiled_for_a_gpu(rows):
+    """For four seeds, which share the images. What lies between 2^31 and 2^32 bytes is copied before."""
+    images, of_seed = jax.ShapeDtypeStruct((rows, 64, 64, 3), jnp.uint8), jax.ShapeDtypeStruct((4, 256), jnp.int32)
+    step = jax.jit(jax.vmap(shift_kernel.shifted_rows, in_axes=(None, 0, 0)))
+    device = jax.sharding.AbstractDevice("NVIDIA H200", 132, "gpu")
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((1,), ("x",), abstract_device=device)):
+        by = jax.ShapeDtypeStruct((4, 256, 2), jnp.int32)
+        text = step.trace(images, of_seed, by).lower(lowering_platforms=("cuda",)).as_text()
+    (line,) = (line for line in text.splitlines() if "shifted_rows" in line and "custom_call" in line)
+    read = "4x256x64x192xui8" if rows == 250_000 else f"{rows}x64x192xui8"
+    assert f": (tensor<{read}>," in line

@@ -63,6 +63,9 @@ class Batch(NamedTuple):
     draws: dict[str, Goals | Frames]
 
 
+Look = Callable[[Array, Array], Array]  # reads (T, ...) in rows (B,): images cropped at their offsets
+
+
 class Stream(abc.ABC):
     """What one loss draws for every transition of a batch: goals, or a window of a trajectory. A frozen dataclass that
     knows how to draw itself and which image encoder reads which of its observations; the kinds are in `streams.py`."""
@@ -77,12 +80,12 @@ class Stream(abc.ABC):
         """Row numbers for the transitions `at`, as a pytree of (B,) integers."""
 
     @abc.abstractmethod
-    def observe(self, data: Any, at: Any, rows: Any, reached_by: str) -> Goals | Frames:
-        """The observations in these rows."""
+    def offsets(self, offsets: Array, key: PRNGKeyArray) -> Array | None:
+        """Image augmentation: where images of this draw are cropped: at the batch's `offsets`, at its own, or not."""
 
     @abc.abstractmethod
-    def shift(self, drawn: Any, offsets: Array, key: PRNGKeyArray) -> Any:
-        """Image augmentation: the draw with its images shifted, by the batch's `offsets` or by its own."""
+    def observe(self, data: Any, at: Any, rows: Any, reached_by: str, look: Look) -> Goals | Frames:
+        """The observations in these rows, each read with `look`."""
 
     @abc.abstractmethod
     def encode(self, drawn: Any, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Any:

@@ -1,5 +1,6 @@
 """A batch of transitions and everything the losses draw for it, on the device, as a pure function of (data, key)."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from jax import random
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal.interface import Batch, Spec, Stream
-from dualgoal.nets.augment import PAD, shift
+from dualgoal.nets.augment import PAD, look
 from dualgoal.streams import Rows, Transitions, random_offsets, valid_rows
 
 
@@ -43,9 +44,11 @@ def sample(data: Transitions, key: PRNGKeyArray, streams: Mapping[str, Stream], 
         n, towards = names.index(name), streams[name].towards
         limit = None if towards is None else rows[draw_of[towards]]
         rows[name] = streams[name].rows(data, at, bits[1 + 4 * n : 5 + 4 * n], spec.discount, limit)
-    draws = {name: streams[name].observe(data, at, rows[name], spec.reached_by) for name in names}
-    batch = Batch(data.observations[at.rows], actions(data, at.rows, spec), data.observations[at.rows + 1], draws)
-    return augmented(batch, k_images, streams, spec) if spec.pixels else batch
+    offsets, own = crops(k_images, names, streams, spec) if spec.pixels else (None, dict.fromkeys(names))
+    looking = lambda offsets: functools.partial(look, offsets=offsets, bf16=spec.precision == "bf16")
+    draws = {name: streams[name].observe(data, at, rows[name], spec.reached_by, looking(own[name])) for name in names}
+    s, next_s = (looking(offsets)(data.observations, rows) for rows in (at.rows, at.rows + 1))
+    return Batch(s, actions(data, at.rows, spec), next_s, draws)
 
 
 def actions(data: Transitions, rows: Rows, spec: Spec) -> Array:
@@ -53,12 +56,11 @@ def actions(data: Transitions, rows: Rows, spec: Spec) -> Array:
     return jax.nn.one_hot(a, spec.action_dim, dtype=jnp.float32) if spec.discrete else a
 
 
-def augmented(batch: Batch, key: PRNGKeyArray, streams: Mapping[str, Stream], spec: Spec) -> Batch:
+def crops(
+    key: PRNGKeyArray, names: list[str], streams: Mapping[str, Stream], spec: Spec
+) -> tuple[Array, dict[str, Array | None]]:
     """Random image shifts (section 2.5): with probability `spec.augment` the whole batch is shifted, by one offset per
-    sample for its transition and its goals; streams may choose offsets of their own."""
-    k_coin, k_offset, *keys = random.split(key, 2 + len(batch.draws))
+    sample for its transition and its goals; streams may choose offsets of their own. Of transitions, and of draws."""
+    k_coin, k_offset, *keys = random.split(key, 2 + len(names))
     offsets = jnp.where(random.bernoulli(k_coin, spec.augment), random_offsets(k_offset, spec.batch_size), PAD)
-    draws = {
-        name: streams[name].shift(drawn, offsets, k) for k, (name, drawn) in zip(keys, batch.draws.items(), strict=True)
-    }
-    return Batch(shift(batch.s, offsets), batch.a, shift(batch.next_s, offsets), draws)
+    return offsets, {name: streams[name].offsets(offsets, k) for k, name in zip(keys, names, strict=True)}

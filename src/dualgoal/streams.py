@@ -15,8 +15,8 @@ from jax import random
 from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
 from dualgoal.errors import UserError
-from dualgoal.interface import AtLeastOne, Frames, Goals, Passed, Stream, check_options
-from dualgoal.nets.augment import PAD, shift
+from dualgoal.interface import AtLeastOne, Frames, Goals, Look, Passed, Stream, check_options
+from dualgoal.nets.augment import PAD
 
 Rows = Int[Array, " B"]
 Bits = UInt32[Array, " B"]
@@ -43,18 +43,17 @@ class Sampled(NamedTuple):
 class GoalStream(Stream):
     """A stream that draws one goal for every transition."""
 
-    def observe(self, data: Transitions, at: Sampled, rows: Rows, reached_by: str) -> Goals:
+    def offsets(self, offsets: Array, key: PRNGKeyArray) -> Array:
+        return offsets
+
+    def observe(self, data: Transitions, at: Sampled, rows: Rows, reached_by: str, look: Look) -> Goals:
         """The goals in these rows, and which transitions start at theirs: in the same row, or in an equal state (where
         goals are not observations: in one that attains an equal goal)."""
         goals = data.observations if data.goals is None else data.goals
-        g, same = goals[rows], rows == at.rows
+        g, same = look(goals, rows), rows == at.rows
         if reached_by == "state":
             same = (g == goals[at.rows]).all(axis=-1)
-        return Goals(g, same.astype(jnp.float32), None if data.goals is None else data.observations[rows])
-
-    def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
-        state = None if drawn.state is None else shift(drawn.state, offsets)
-        return drawn._replace(g=shift(drawn.g, offsets), state=state)
+        return Goals(g, same.astype(jnp.float32), None if data.goals is None else look(data.observations, rows))
 
     def encode(self, drawn: Goals, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Goals:
         return drawn._replace(g=goal(drawn.g))
@@ -97,9 +96,8 @@ class GoalMix(GoalStream):
             goal = jnp.where(unit(bits[2]) < share, future, goal)
         return jnp.where(unit(bits[3]) < self.current, at.rows, goal)
 
-    def shift(self, drawn: Goals, offsets: Array, key: PRNGKeyArray) -> Goals:
-        own = self.augment == "independent"
-        return super().shift(drawn, random_offsets(key, offsets.shape[0]) if own else offsets, key)
+    def offsets(self, offsets: Array, key: PRNGKeyArray) -> Array:
+        return random_offsets(key, offsets.shape[0]) if self.augment == "independent" else offsets
 
 
 @dataclass(frozen=True)
@@ -141,9 +139,11 @@ class Between(GoalStream):
     def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: Rows) -> Stop:
         return Stop(at.rows + below(bits[0], jnp.maximum(towards - at.rows, 1)), towards)
 
-    def observe(self, data: Transitions, at: Sampled, rows: Stop, reached_by: str) -> Goals:  # type: ignore[override]
+    def observe(  # type: ignore[override]
+        self, data: Transitions, at: Sampled, rows: Stop, reached_by: str, look: Look
+    ) -> Goals:
         passed = Passed(rows.row - at.rows, rows.goal - rows.row, data.actions[rows.row])
-        return super().observe(data, at, rows.row, reached_by)._replace(passed=passed)
+        return super().observe(data, at, rows.row, reached_by, look)._replace(passed=passed)
 
 
 @dataclass(frozen=True)
@@ -165,13 +165,13 @@ class Window(Stream):
         now = first + below(bits[3], last - first)
         return Frames(start + first, start + now, start + now + 1, start + last)
 
-    def observe(self, data: Transitions, at: Sampled, rows: Frames, reached_by: str) -> Frames:
-        goals = data.observations if data.goals is None else data.goals
-        first, now, after = (data.observations[r] for r in (rows.first, rows.now, rows.after))
-        return Frames(first, now, after, goals[rows.last])
+    def offsets(self, offsets: Array, key: PRNGKeyArray) -> None:
+        return None
 
-    def shift(self, drawn: Frames, offsets: Array, key: PRNGKeyArray) -> Frames:
-        return drawn
+    def observe(self, data: Transitions, at: Sampled, rows: Frames, reached_by: str, look: Look) -> Frames:
+        goals = data.observations if data.goals is None else data.goals
+        first, now, after = (look(data.observations, r) for r in (rows.first, rows.now, rows.after))
+        return Frames(first, now, after, look(goals, rows.last))
 
     def encode(self, drawn: Frames, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Frames:
         return Frames(state(drawn.first), state(drawn.now), state(drawn.after), goal(drawn.last))

@@ -123,22 +123,30 @@ def with_channels(images: Array, channels: int) -> Array:
 def ops_for(shapes: Sequence[tuple[Any, ...]], bf16: bool) -> Ops | None:
     """The kernels for batches of images of these shapes (B, H, W, C), or None where they cannot be used. The numbers of
     rows are looked at last: in exports they are open."""
-    if (
-        not bf16
-        or os.environ.get(SWITCH) == "0"
-        or jax.default_backend() != "gpu"
-        or "rocm" in jax.devices()[0].client.platform_version
-    ):
+    if not kernels_run(bf16):
         return None
     return kernel_ops() if fits((math.gcd(*(shape[0] for shape in shapes)), *shapes[0][1:])) else None
+
+
+def kernels_run(bf16: bool) -> bool:
+    """Whether kernels for images are used at all: under bfloat16, and on NVIDIA GPUs."""
+    return (
+        bf16
+        and os.environ.get(SWITCH) != "0"
+        and jax.default_backend() == "gpu"
+        and "rocm" not in jax.devices()[0].client.platform_version
+    )
 
 
 def fits(shape: tuple[int, ...]) -> bool:
     """Whether the kernels can handle such images: sides are powers of two, and each layer fills whole tiles."""
     batch, height, width, channels = shape
     smallest = batch * (height // 8) * (width // 8)
-    powers = all(side >= 8 and side & (side - 1) == 0 for side in (height, width))
-    return powers and smallest % 128 == 0 and batch * width % 256 == 0 and channels <= 8
+    return powers_of_two(height, width) and smallest % 128 == 0 and batch * width % 256 == 0 and channels <= 8
+
+
+def powers_of_two(*sides: int) -> bool:
+    return all(side >= 8 and side & (side - 1) == 0 for side in sides)
 
 
 @functools.cache

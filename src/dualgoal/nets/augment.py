@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Integer, Shaped
 
+from dualgoal.fast.trunk import kernels_run, powers_of_two
+
 PAD = 3  # an image is shifted by at most this many pixels in each direction
 
 
@@ -23,3 +25,20 @@ def shift(images: Shaped[Array, "B H W C"], offsets: Integer[Array, "B 2"]) -> S
         return image[rows][:, columns]
 
     return jax.vmap(shift_one)(images, offsets)
+
+
+def look(
+    observations: Shaped[Array, "T ..."],
+    rows: Integer[Array, " B"],
+    offsets: Integer[Array, "B 2"] | None = None,
+    bf16: bool = False,
+) -> Shaped[Array, "B ..."]:
+    """The observations in these rows; images are shifted, each at its own offset, unless there are none. One kernel
+    does both where kernels for images are used."""
+    if offsets is None:
+        return observations[rows]
+    if not kernels_run(bf16) or observations.dtype != jnp.uint8 or not powers_of_two(*observations.shape[1:3]):
+        return shift(observations[rows], offsets)
+    from dualgoal.fast.shift_kernel import shifted_rows  # here: other machines should not wait for Pallas
+
+    return shifted_rows(observations, rows, offsets - PAD)

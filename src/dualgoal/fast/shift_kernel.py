@@ -1,0 +1,51 @@
+"""A GPU kernel that reads images of a dataset and shifts them on the way, in Pallas.
+
+A compiler computes for each byte where it comes from, one index after the other. Here the bytes of an image row share
+what is the same for all of them, and nothing is written in between.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+from jaxtyping import Array
+
+TILE = 4096  # bytes of an image in whole lines; a program handles one for each channel
+UNREACHABLE = range(2**31 + 1, 2**32 + 1)  # bytes of arrays for which Pallas computes places that overflow
+
+
+def shifted_rows(images: Array, rows: Array, by: Array, *, interpret: bool = False) -> Array:
+    """images[rows], each moved up and left by its number of pixels in `by` (B, 2); edges are repeated. Sides are powers
+    of two, and pixels are bytes."""
+    if images.nbytes in UNREACHABLE:
+        images, rows = images[rows], jnp.arange(len(rows), dtype=jnp.int32)
+    _, height, width, channels = images.shape
+    lines = min(height, max(1, TILE // width))
+
+    def kernel(images_ref: Any, rows_ref: Any, by_ref: Any, out_ref: Any) -> None:
+        image = pl.program_id(0)
+        row, down, right = rows_ref[image], by_ref[image, 0], by_ref[image, 1]
+        line = pl.program_id(1) * lines + jnp.arange(lines, dtype=jnp.int32)
+        line = jnp.clip(line + down, 0, height - 1)
+        for start in range(0, width * channels, width):  # a number of bytes that is a power of two
+            byte = start + jnp.arange(width, dtype=jnp.int32)
+            pixel, channel = lax.div(byte, channels), lax.rem(byte, channels)
+            byte = jnp.clip(pixel + right, 0, width - 1) * channels + channel
+            at = (jnp.broadcast_to(i, (lines, width)) for i in (row, line[:, None], byte[None]))
+            out_ref[:, pl.ds(start, width)] = images_ref[tuple(at)]
+
+    whole = lambda a: pl.BlockSpec(a.shape, lambda *_: (0,) * a.ndim)
+    inputs = [images.reshape(*images.shape[:2], -1), rows, by]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((len(rows), height, width * channels), images.dtype),
+        grid=(len(rows), height // lines),
+        in_specs=[whole(a) for a in inputs],
+        out_specs=pl.BlockSpec((None, lines, width * channels), lambda image, part: (image, part, 0)),
+        compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
+        interpret=interpret,
+        name="shifted_rows",
+    )(*inputs).reshape(len(rows), height, width, channels)
