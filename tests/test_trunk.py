@@ -82,6 +82,24 @@ def test_convolution_kernels_equal_their_plain_twins(side, inputs, outputs):
     assert max(distance(a, e) for a, e in zip(ours, exact, strict=True)) < 1e-5
 
 
+def test_seeds_share_the_programs_of_weight_gradients(monkeypatch):
+    """Two seeds, each with half as many programs as one alone, have the gradients that they have alone."""
+    x, *_, dy = layer(16, 16, 16, batch=4)
+    (xs, dys), grids = (jnp.stack([a, a[::-1] + 1]) for a in (x, dy)), []
+    call = convolution_kernels.pl.pallas_call
+    record = lambda *args, grid, **options: grids.append(grid) or call(*args, grid=grid, **options)
+    monkeypatch.setattr(convolution_kernels.pl, "pallas_call", record)
+    monkeypatch.setattr(convolution_kernels, "FEWEST", 2)
+    tile = convolution_kernels.Tile(32, 64, 4, programs=8)
+    gradient = lambda x, dy: convolution_kernels.weight_gradient(x, dy, 16, tile=tile, interpret=True)
+    both = jax.vmap(gradient)(xs, dys)
+    assert grids[-1] == (4,)
+    alone = [gradient(*seed) for seed in zip(xs, dys, strict=True)]
+    assert grids[-1] == (8,)
+    for n, theirs in enumerate(alone):
+        assert max(distance(a[n], e) for a, e in zip(both, theirs, strict=True)) < 1e-5
+
+
 @pytest.mark.parametrize("channels", [4, 8])
 def test_the_pooled_kernels_are_the_convolution_and_the_pooling(channels):
     x, w, b, *_ = layer(16, channels, 16)

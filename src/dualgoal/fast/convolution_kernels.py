@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_batching import custom_vmap
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
@@ -23,6 +24,7 @@ from jaxtyping import Array
 TRANSPOSED = (((0,), (0,)), ((), ()))  # the product of a transposed left factor
 Factors = tuple[Array, list[Array]]  # pixels, or where their neighbours are, and right factors of these
 PAIRED = 16  # channels up to which gradients of weights handle two pixels at once
+FEWEST = 66  # programs of a seed in gradients of weights; those of four seeds keep a large GPU busy
 ROW = 16  # columns of the left factor at least; a matrix instruction takes no fewer
 
 
@@ -208,7 +210,8 @@ def weight_gradient(
     """The gradients of weights (3, 3, inputs, o) and bias, summed over the images of dy; x may have more images.
 
     With few channels, two pixels side by side share a row of the left factor, which has the neighbours of both, and one
-    of the right factor, which has the gradients of both.
+    of the right factor, which has the gradients of both. Several seeds share the programs of one, because each program
+    writes a sum of its own, and another kernel adds these up.
     """
     outputs, sides, channels = dy.shape[-1], (dy.shape[1], dy.shape[2]), x.shape[-1]
     pixels = 2 if channels <= PAIRED and sides[1] > 1 else 1  # of a row
@@ -222,8 +225,20 @@ def weight_gradient(
         dy = dy_ref[pl.ds(first, tile.pixels)]
         return dy, (rows, [dy])
 
-    arrays = [flat(x), dy.reshape(-1, pixels * outputs)]
-    (dw,), db = summed_over_tiles(left, right, arrays, len(arrays[1]), taps, tile, "convolve_weights", interpret)
+    def summed(x: Array, dy: Array, tile: Tile = tile) -> tuple[Array, Array]:
+        arrays = [flat(x), dy.reshape(-1, pixels * outputs)]
+        (dw,), db = summed_over_tiles(left, right, arrays, len(arrays[1]), taps, tile, "convolve_weights", interpret)
+        return dw, db
+
+    one = custom_vmap(lambda x, dy: summed(x, dy))
+
+    @one.def_vmap
+    def several(seeds: int, batched: list[bool], *arrays: Array) -> tuple[tuple[Array, Array], tuple[bool, bool]]:
+        fewer = tile._replace(programs=min(tile.programs, max(tile.programs // seeds, FEWEST)))
+        axes = [0 if own else None for own in batched]
+        return jax.vmap(functools.partial(summed, tile=fewer), axes)(*arrays), (True, True)
+
+    dw, db = one(x, dy)
     of_pixels = [dw[:3, n : n + 3, :inputs, n * outputs : (n + 1) * outputs] for n in range(pixels)]
     return functools.reduce(jnp.add, of_pixels) * scale, db.reshape(pixels, outputs).sum(axis=0)
 
