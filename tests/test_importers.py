@@ -92,6 +92,22 @@ def test_single_numbers_are_vectors_of_length_one(tmp_path):
     )
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.bool_])
+def test_flags_and_counts_are_vectors_of_numbers(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    flags = [rng.integers(0, 2, (5, 3)).astype(kind) for _ in range(3)]
+    made = [{"observations": rows, "actions": np.zeros((5, 2)), "goals": rows[:, :2]} for rows in flags]
+    (tmp_path / "own").mkdir()
+    for k, episode in enumerate(made):
+        np.savez(tmp_path / "own" / f"{k}.npz", **episode)
+    importing.import_dataset(tmp_path / "own", tmp_path / "out", standardize=True)
+    train, _ = both(tmp_path / "out")
+    in_memory = dataset.Dataset.from_episodes(made, standardize=True)
+    for found, expected in ((train, np.concatenate(flags[:2])), (in_memory, np.concatenate(flags))):
+        assert found.observations.dtype == found.goals.dtype == np.float32
+        assert np.array_equal(found.observations, expected) and np.array_equal(found.goals, expected[:, :2])
+
+
 def test_standards_are_recorded_and_rows_stay_as_they_are(tmp_path):
     made = episodes()
     np.savez(tmp_path / "own.npz", **flat(made))

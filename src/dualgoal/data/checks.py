@@ -15,6 +15,7 @@ from dualgoal.errors import UserError
 REQUIRED = ("observations", "actions", "terminals")
 SLACK = 1e-5  # float32 rounding of clipped actions
 RESCALE = "rescale them ('dualgoal data import --scale-actions' does)"
+FINITE = "expected finite numbers; repair that row or leave its episode out"
 _ROWS = 1 << 16
 
 
@@ -31,7 +32,11 @@ def members(archive: Archive) -> None:
 def _check_kinds(name: str, kinds: dict[str, tuple[tuple[int, ...], np.dtype]]) -> None:
     (obs, obs_type), (act, act_type), (end, end_type) = (kinds[key] for key in REQUIRED)
     if obs_type == np.uint8 and len(obs) != 4:
-        raise UserError(f"{name}: 'observations' is uint8 of shape {obs}, which is no image; expected (T, H, W, C)")
+        cure = "; 'dualgoal data import' makes vectors of it" if len(obs) == 2 else ""
+        found = f"'observations' is uint8 of shape {obs}, which is no image"
+        raise UserError(f"{name}: {found}; expected (T, H, W, C){cure}")
+    if obs_type.kind == "f" and len(obs) == 4:
+        raise UserError(f"{name}: 'observations' are images of {obs_type}; expected uint8 with values from 0 to 255")
     if obs_type != np.uint8 and (len(obs) != 2 or obs_type.kind not in "fiu"):
         raise UserError(
             f"{name}: 'observations' has shape {obs} and type {obs_type}; expected (T, D) numbers or (T, H, W, C) uint8"
@@ -67,7 +72,9 @@ def arrays(
         return actions.astype(np.int32, copy=False), ends
     if not any_range:
         outside = lambda block: (block > 1 + SLACK) | (block < -1 - SLACK)
-        _refuse(name, "actions", actions, outside, f", outside [-1, 1]; {RESCALE}")
+        whole = actions.shape[1] == 1 and bool((actions == np.rint(actions)).all())
+        choice = ", or save them as integers if they are discrete" if whole else ""
+        _refuse(name, "actions", actions, outside, f", outside [-1, 1]; {RESCALE}{choice}")
     return actions.astype(np.float32, copy=False), ends
 
 
@@ -83,21 +90,23 @@ def goals(name: str, goals: np.ndarray, observations: np.ndarray) -> np.ndarray:
 
 
 def _refuse(name: str, key: str, array: np.ndarray, wrong: Callable[[np.ndarray], np.ndarray], why: str) -> None:
-    """Raise if there is a wrong number in an array, with the first of them, its row and the reason."""
+    """Raise if there is a wrong number in an array, with the first of them, where it is and the reason."""
     for at in range(0, len(array), _ROWS):
         block = array[at : at + _ROWS]
         bad = wrong(block)
         if bad.any():
             row = int(np.argmax(bad.reshape(len(block), -1).any(axis=1)))
-            value = block[row].reshape(-1)[bad[row].reshape(-1)][0]
-            raise UserError(f"{name}: '{key}' is {value:g} in row {at + row}{why}")
+            column = int(np.argmax(bad[row])) if block.ndim == 2 else None
+            value = block[row] if column is None else block[row, column]
+            place = f"row {at + row}" if column is None else f"row {at + row}, column {column}"
+            raise UserError(f"{name}: '{key}' is {value:g} in {place}{why}")
 
 
 def _finite(name: str, key: str, array: np.ndarray) -> None:
     if array.dtype.kind == "f":
         # A float64 beyond float32's range would turn into infinity on conversion, so it counts as infinite.
         largest = np.finfo(np.float32).max
-        _refuse(name, key, array, lambda block: ~(np.abs(block) <= largest), "; expected finite numbers")
+        _refuse(name, key, array, lambda block: ~(np.abs(block) <= largest), f"; {FINITE}")
 
 
 def booleans(name: str, key: str, array: np.ndarray) -> np.ndarray:

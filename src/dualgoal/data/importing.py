@@ -249,8 +249,9 @@ def _tidy(rows: Rows) -> dict[str, np.ndarray]:
 
 
 def _vectors_or_images(rows: np.ndarray) -> np.ndarray:
-    if rows.ndim < 2:
-        return rows.reshape(-1, 1)
+    rows = rows.reshape(-1, 1) if rows.ndim < 2 else rows
+    if rows.ndim == 2 and rows.dtype in (np.bool_, np.uint8):  # flags and small counts, not pixels
+        return rows.astype(np.float32)
     channels_first = rows.ndim == 4 and rows.shape[1] in (1, 3, 4) and rows.shape[-1] not in (1, 3, 4)
     return np.moveaxis(rows, 1, -1) if channels_first else rows
 

@@ -58,13 +58,15 @@ IMPORTED = {
 
 
 def _refuse_other_formats(path: Path) -> None:
-    """Raise if a file is of another well-known format: then it is not damaged, and a new copy would not help."""
+    """Raise if a file is of another format: then it is not damaged, and a new copy would not help."""
     with path.open("rb") as file:
         start = file.read(8)
-    for signature, name in FORMATS.items():
-        if start.startswith(signature):
-            cure = IMPORTED.get(name, "save its arrays with numpy.savez, and import that with 'dualgoal data import'")
-            raise UserError(f"{path.name}: not a readable npz (zip) file but {name}; {cure}")
+    if not start or start.startswith(b"PK"):
+        return
+    known = next((name for signature, name in FORMATS.items() if start.startswith(signature)), None)
+    cure = IMPORTED.get(known or "", "save its arrays with numpy.savez, and import that with 'dualgoal data import'")
+    found = f" but {known}" if known else ""
+    raise UserError(f"{path.name}: not a readable npz (zip) file{found}; {cure}")
 
 
 class Archive:
