@@ -24,7 +24,10 @@ def changed(**changes):
     [
         (changed(actions=None), "'actions' is missing .it holds observations, terminals"),
         (changed(observations=lambda x: x[:, 0]), r"'observations' has shape \(12,\)"),
-        (changed(observations=lambda x: x.astype(np.uint8)), r"uint8 of shape \(12, 3\), .*'dualgoal data import' makes"),
+        (
+            changed(observations=lambda x: x.astype(np.uint8)),
+            r"uint8 of shape \(12, 3\), .* 'dualgoal data import'",
+        ),
         (changed(observations=np.zeros((12, 4, 4, 3))), "images of float64; expected uint8 with values from 0 to 255"),
         (changed(actions=np.arange(12.0)[:, None]), "'actions' is 2 in row 2, column 0, outside .* save them as integ"),
         (changed(observations=lambda x: x.astype("<U3")), "type <U3"),

@@ -1,6 +1,7 @@
 """Goals that are not whole observations: imported in four ways, drawn from their own array, refused where they cannot
 work; and a dataset whose goals are its observations trains exactly as one that says nothing."""
 
+import dataclasses
 import json
 
 import jax
@@ -12,6 +13,7 @@ import dualgoal
 import small
 from dualgoal.agent import Agent
 from dualgoal.data import dataset, importing
+from dualgoal.data.goals import GoalSpace
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
 from dualgoal.loop import TrainingLoop
@@ -174,6 +176,12 @@ def test_a_run_in_another_goal_space(tmp_path):
     assert policy.distance(np.zeros((6, 3)), np.ones(2)).shape == (6,)
     with pytest.raises(UserError, match=r"goal has shape \(3,\); this policy takes \(2,\)"):
         policy.act(np.zeros(3), np.ones(3))
+    whole = {"observation": np.array([1.0, 1.0, 7.0])}
+    np.testing.assert_array_equal(policy.act(np.zeros(3), whole), policy.act(np.zeros(3), np.ones(2)))
+    named = dataclasses.replace(policy.facts.dataset, goal_space=GoalSpace((2,), keys=("right", "left")))
+    policy.facts = dataclasses.replace(policy.facts, dataset=named)
+    there = policy.act(np.zeros(3), {"left": [1.0], "right": [2.0]})
+    np.testing.assert_array_equal(there, policy.act(np.zeros(3), [2.0, 1.0]))
     table = distances.explore(tmp_path / "run", states=20, goals=5)
     assert distances.valid(table) and np.shape(table["learned"]) == (5, 20)
     export.export_policy(tmp_path / "run", tmp_path / "p.safetensors")

@@ -9,7 +9,7 @@ import pytest
 
 from dualgoal import files
 from dualgoal.cli.main import main
-from dualgoal.data import dataset, importing
+from dualgoal.data import dataset, importing, info
 from dualgoal.errors import UserError
 
 LENGTHS = (4, 6, 3, 5)
@@ -117,6 +117,7 @@ def test_standards_are_recorded_and_rows_stay_as_they_are(tmp_path):
         for _ in range(2)  # the second time, it is there already
     ]
     assert again[0].read_bytes() == again[1].read_bytes() == plain.read_bytes()
+    assert "standardized" in (shown := info.text(info.summarize(tmp_path / "out"))) and "action_range" not in shown
     known, rows = both(tmp_path / "out")[0].provenance, np.concatenate([o for o, _ in made]).astype(float)
     for standard, expected in ((known["observation_standard"], rows), (known["goal_standard"], rows[:, [2, 0]])):
         np.testing.assert_allclose([standard["mean"], standard["std"]], [expected.mean(0), expected.std(0)])

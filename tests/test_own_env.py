@@ -64,6 +64,36 @@ class Parts(Line):
         return {"speed": obs[1:], "place": obs[:1], "achieved_goal": obs[:1], "desired_goal": self.goal}
 
 
+class Older(Line):
+    """As environments were before Gymnasium."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed, options=options)[0]
+
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+class Lost(Line):
+    """Does not know where it is."""
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed, options=options)
+        return obs * np.nan, info
+
+
+class Flags(Line):
+    """Observations and goals are counts in bytes; the goal is a whole dict observation."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return {"at": np.array([3], np.uint8), "on": np.array([1], np.uint8)}, {"goal": {"at": np.uint8([250])}}
+
+    def step(self, action):
+        super().step(action)
+        return {"at": np.array([249], np.uint8), "on": np.array([1], np.uint8)}, 0.0, False, False, {}
+
+
 def far(observation, goal) -> bool:
     return bool(observation[0] > goal[0])
 
@@ -132,7 +162,7 @@ def test_listed_goals_are_told_to_the_environment():
 
 def test_an_environment_that_does_not_listen_is_found_out():
     listed = {"goals": ((1.0,), (2.0,))}
-    with pytest.raises(UserError, match="does not follow reset.*--success a distance or a function"):
+    with pytest.raises(UserError, match="does not follow reset.*train with --success: a distance or a function"):
         own.OwnEnv(Deaf(), terms(**listed)).reset(seed=0, task_id=1)
     env = own.OwnEnv(Deaf(), terms(**listed, success="0.25"), first)
     obs, info = env.reset(seed=0, task_id=2)
@@ -189,6 +219,7 @@ def test_discrete_actions():
         (Line(), {"action_dim": 4}, r"actions of the data are 4 numbers, but it takes Box"),
         (Line(), {"discrete": True}, "1 discrete actions, but it takes Box"),
         (Line(discrete=True), {}, r"1 numbers, but it takes Discrete\(3\)"),
+        (Older(), {}, r"the environment's reset gives a ndarray; Gymnasium's gives \(observation, info\)"),
     ],
 )
 def test_an_environment_that_does_not_fit_the_data_is_one_line(env, changes, message):
@@ -196,12 +227,19 @@ def test_an_environment_that_does_not_fit_the_data_is_one_line(env, changes, mes
         own.OwnEnv(env, terms(**changes)).reset(seed=0)
 
 
+def test_bytes_are_numbers_and_dict_goals_are_joined():
+    env = own.OwnEnv(Flags(), terms(observation_keys=("on", "at"), goal_keys=("at",), success="2"))
+    obs, info = env.reset(seed=0)
+    assert obs.tolist() == [1, 3] and info["goal"].tolist() == [250] and obs.dtype == info["goal"].dtype == np.float32
+    assert env.step([0.0])[4]["success"], "249 is one away from 250, not 255"
+
+
 def test_environments_by_any_name():
     assert isinstance(own.build(f"{__file__}:Line"), gymnasium.Env) and isinstance(own.build(Line), Line)
     given = Line()
     assert own.build(given) is given and own.build("CartPole-v1", 7).spec.max_episode_steps == 7
     for name, message in (
-        ("NoSuch-v9", "environment 'NoSuch-v9': .*give a Gymnasium id, or module:factory"),
+        ("NoSuch-v9", "environment 'NoSuch-v9': .*[^.]; give a Gymnasium id, or module:factory"),
         ("numpy:nothing", "has nothing called nothing"),
         ("nowhere_at_all:make", "No module named"),
         ("numpy:zeros_like_nothing", "has nothing called"),
@@ -276,6 +314,8 @@ def test_goals_are_counted_before_training():
     deaf = dataclasses.replace(limited, env=f"{__file__}:Deaf")
     with pytest.raises(UserError, match="info has no 'success'"):
         world.count_goals(deaf, known)
+    with pytest.raises(UserError, match="the environment begins with nan or infinity"):
+        world.count_goals(limited, known, Lost())
     assert type(world.make(deaf, known, Line()).raw) is Line, "an environment that is handed over is used instead"
 
 

@@ -63,6 +63,21 @@ def test_wrong_shapes_are_named(policy):
         policy.act(OBS, GOALS[:3])
 
 
+def test_what_is_no_number_is_refused(policy, monkeypatch):
+    for wrong, message in (
+        ([np.nan, 0], "goal has nan or infinity"), ([0, np.inf], "goal has nan"), (["a", "b"], "goal is of type <U1"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=message):
+            policy.act(OBS[0], wrong)
+    with pytest.raises(UserError, match="observation has nan"):
+        policy.distance([[0, 0], [0, np.nan]], GOALS[0])
+    monkeypatch.setattr(type(policy.facts.sizes), "pixels", True)
+    for wrong in (np.full(2, 0.5), np.full(2, 256), np.full(2, np.nan)):
+        with pytest.raises(UserError, match="this policy takes images of whole numbers from 0 to 255"):
+            policy._as_rows("goal", wrong, (2,))
+    assert policy._as_rows("goal", np.full(2, 255.0), (2,))[1]
+
+
 def test_rollout_reaches_an_end(policy):
     episode = policy.rollout(goal=2, seed=1)
     assert 1 <= episode.length <= 1000 and isinstance(episode.success, bool)

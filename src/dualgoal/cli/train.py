@@ -21,7 +21,7 @@ from dualgoal.cli.parsing import unset, whole_number
 from dualgoal.cli.run_file import RunFile
 from dualgoal.cli.verb import Verb
 from dualgoal.envs import tasks
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, unknown
 from dualgoal.paper import settings
 from dualgoal.runs import config
 from dualgoal.runs.config import Run
@@ -160,6 +160,7 @@ def _base(chosen: argparse.Namespace, file: RunFile) -> Run:
                 raise UserError(f"'{task}' is a file or folder; name the task, and give the data as --data {task}")
             if file.path.is_dir() and file.options:
                 raise UserError(f"{file.path}: its data are not where they were; give them as --data")
+            raise UserError(f"{unknown('task', task, tasks.TASKS)}; to train on data of your own give --data FOLDER")
         run = settings.for_task(task, rep, algo, has_data=has_data, has_env=has_env, source=source, **options)
         return run if frozen is None else dataclasses.replace(run, rep=frozen)
 

@@ -75,9 +75,11 @@ def text(splits: dict[str, Any]) -> str:
         table.add_row(f"{key} range", *spans)
     origin = splits["train"]["provenance"]
     made, drawn = ("source", "file", "sha256", "collector", "seed"), ("shadow_size", "mesh_cell")
-    for key in (*made, *drawn, "versions", "counts", "goal_space"):
+    for key in (*made, *drawn, "versions", "counts", "observation_keys", "goal_space", "action_range"):
         if key in origin:
             table.add_row(key, _plain_text(_pairs(origin[key]) if isinstance(origin[key], dict) else origin[key]))
+    if "observation_standard" in origin:
+        table.add_row("standardized", _plain_text("networks read coordinates minus mean, divided by deviation"))
     console = Console()
     with console.capture() as shown:
         console.print(table)

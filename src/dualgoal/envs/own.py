@@ -18,6 +18,7 @@ from dualgoal import imports
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
 
+STEP = "observation, reward, terminated, truncated, info"
 Rows = Callable[[np.ndarray], np.ndarray | None]  # goals of rows of observations; None where they do not follow
 
 
@@ -42,6 +43,8 @@ def makes(what: Any) -> bool:
 
 
 def _from_id(name: str, max_steps: int | None) -> Any:
+    if name.endswith(".py"):
+        raise UserError(f"environment '{name}': say what in the file makes it: {name}:NAME of a class or function")
     limit = {} if max_steps is None else {"max_episode_steps": max_steps}
     try:
         made = gymnasium.make(name, disable_env_checker=True, **limit)
@@ -50,7 +53,7 @@ def _from_id(name: str, max_steps: int | None) -> Any:
             made = gymnasium.make(name, disable_env_checker=True, render_mode="rgb_array", **limit)
         return made
     except (gymnasium.error.Error, ImportError) as problem:
-        reason = " ".join(str(problem).split())[:160]
+        reason = " ".join(str(problem).split())[:160].rstrip(".")
         raise UserError(f"environment '{name}': {reason}; give a Gymnasium id, or module:factory") from problem
 
 
@@ -106,20 +109,29 @@ class OwnEnv(TaskEnv):
         wanted = None if self.terms.goals is None else np.array(self.terms.goals[task_id - 1], np.float32)
         options |= {} if wanted is None else {"goal": wanted}
         with imports.calling(f"{self.task}: the environment's reset"):
-            raw, info = self.raw.reset(seed=seed, options=options or None)
+            answer = self.raw.reset(seed=seed, options=options or None)
+        raw, info = self._answered("reset", answer, "observation, info")
         there = raw["desired_goal"] if isinstance(raw, Mapping) and "desired_goal" in raw else info.get("goal")
         self._goal, self._steps = self._agreed(wanted, there), 0
         return self._observe(raw), {**info, "goal": self._goal.copy(), "task_id": task_id}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         with imports.calling(f"{self.task}: the environment's step"):
-            raw, reward, terminated, truncated, info = self.raw.step(self._action(action))
+            answer = self.raw.step(self._action(action))
+        raw, reward, terminated, truncated, info = self._answered("step", answer, STEP)
         self._steps += 1
         obs = self._observe(raw)
         success = self._reached(raw, obs, bool(terminated), info)
         terminated = bool(terminated) or (self._judges and success)
         truncated = bool(truncated) or self._steps >= self.max_steps
         return obs, float(reward), terminated, truncated, {**info, "goal": self._goal.copy(), "success": success}
+
+    def _answered(self, method: str, answer: Any, parts: str) -> tuple[Any, ...]:
+        """What a method of the environment returned, if it has these parts; older environments returned fewer."""
+        if isinstance(answer, tuple) and len(answer) == len(parts.split(", ")):
+            return answer
+        found = f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+        raise UserError(f"{self.task}: the environment's {method} gives {found}; Gymnasium's gives ({parts})")
 
     def render(self) -> np.ndarray:
         try:
@@ -148,13 +160,15 @@ class OwnEnv(TaskEnv):
             return self._in_space(there)
         if not self._judges and there is not None and not np.allclose(self._in_space(there), wanted, atol=1e-4):
             raise UserError(
-                f"{self.task}: the environment does not follow reset(options={{'goal': ...}}); make it do so, or give "
-                "--success a distance or a function of observation and goal"
+                f"{self.task}: the environment does not follow reset(options={{'goal': ...}}); make it do so, or train "
+                "with --success: a distance or a function of observation and goal"
             )
         return wanted
 
     def _in_space(self, goal: Any) -> np.ndarray:
         """A goal of the environment in the data's goal space; where that is not the same, a whole observation is."""
+        if isinstance(goal, Mapping):
+            goal = joined(goal, keys) if (keys := self._goal_keys(goal)) else self._observe(goal)
         goal = np.atleast_1d(goal)
         if goal.shape != self.terms.goal_shape and goal.shape == self.terms.observation_shape:
             found = self._goals_of(goal[None])
@@ -163,21 +177,24 @@ class OwnEnv(TaskEnv):
             raise UserError(
                 f"{self.task}: the environment's goals are {goal.shape}, the data's {self.terms.goal_shape}"
             )
-        return goal if goal.dtype == np.uint8 else goal.astype(np.float32)
+        return _as_stored(goal)
 
     def _achieved(self, raw: Any, obs: np.ndarray) -> np.ndarray:
-        if isinstance(raw, Mapping):
-            keys = self.terms.goal_keys if all(key in raw for key in self.terms.goal_keys) else ()
-            if keys or "achieved_goal" in raw:
-                return joined(raw, keys or ("achieved_goal",))
+        if isinstance(raw, Mapping) and (keys := self._goal_keys(raw) or ("achieved_goal",))[0] in raw:
+            return joined(raw, keys)
         return self._in_space(obs)
+
+    def _goal_keys(self, parts: Mapping[str, Any]) -> tuple[str, ...]:
+        """The parts that make a goal, if they are all there."""
+        return self.terms.goal_keys if all(key in parts for key in self.terms.goal_keys) else ()
 
     def _reached(self, raw: Any, obs: np.ndarray, terminated: bool, info: dict[str, Any]) -> bool:
         if self._success is not None:
             with imports.calling(f"success '{self.terms.success}'"):
                 return bool(self._success(raw, self._goal))
         if self._tolerance is not None:
-            return float(np.linalg.norm(self._achieved(raw, obs) - self._goal)) <= self._tolerance
+            apart = self._achieved(raw, obs).astype(np.float32) - self._goal
+            return float(np.linalg.norm(apart)) <= self._tolerance
         if self.terms.success == "terminated":
             return terminated
         for key in ("success", "is_success"):
@@ -199,7 +216,7 @@ class OwnEnv(TaskEnv):
             obs = np.atleast_1d(raw)
         if obs.shape != (shape := self.terms.observation_shape):
             raise UserError(f"{self.task}: the environment's observations are {obs.shape}, the data's {shape}")
-        return obs if obs.dtype == np.uint8 else obs.astype(np.float32)
+        return _as_stored(obs)
 
     def _action(self, action: Any) -> Any:
         if self.terms.discrete:
@@ -227,6 +244,11 @@ class OwnEnv(TaskEnv):
         if found is None:
             raise UserError(f"{self.task}: the environment does not say how long an episode lasts; give --max-steps")
         return int(found)
+
+
+def _as_stored(row: np.ndarray) -> np.ndarray:
+    """An observation or a goal of the type that datasets have."""
+    return row if row.dtype == np.uint8 and row.ndim == 3 else row.astype(np.float32)
 
 
 def joined(parts: Mapping[str, Any], keys: Sequence[str]) -> np.ndarray:

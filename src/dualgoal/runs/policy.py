@@ -249,11 +249,28 @@ class Policy:
         if value.shape != shape and value.shape[1:] != shape:
             many = ", ".join(map(str, ("rows", *shape)))
             raise UserError(f"{name} has shape {value.shape}; this policy takes {shape} or ({many})")
+        self._require_numbers(name, value)
         return (value[None], True) if value.shape == shape else (value, False)
 
+    def _require_numbers(self, name: str, value: np.ndarray) -> None:
+        """Raise if networks would read something else than was meant, and answer with numbers all the same."""
+        if value.dtype.kind not in "biuf":
+            raise UserError(f"{name} is of type {value.dtype}; this policy takes numbers")
+        if self.facts.sizes.pixels and value.dtype != np.uint8:
+            if not ((value >= 0) & (value <= 255) & (value == np.rint(value))).all():
+                raise UserError(f"{name} is {value.dtype}; this policy takes images of whole numbers from 0 to 255")
+        elif not np.isfinite(value).all():
+            raise UserError(f"{name} has nan or infinity in it; this policy takes finite numbers")
+
     def _joined(self, name: str, parts: Mapping[str, Any], size: int) -> np.ndarray:
-        """A dict observation, or rows of them, as one vector each of this size: joined as the data were."""
-        keys = self.facts.dataset.observation_keys or ("observation",)
+        """A dict observation or goal, or rows of them, as one vector each of this size: joined as the data were."""
+        space = self.facts.dataset.goal_space if name == "goal" else None
+        if space is not None and not space.keys:  # a goal is made of an observation, so that is what the parts make
+            rows, one = self._as_rows("observation", parts, self.facts.sizes.observation_shape)
+            made = space.of(self.run.task, rows)
+            if made is not None:
+                return made[0] if one else made
+        keys = (space.keys if space else ()) or self.facts.dataset.observation_keys or ("observation",)
         found = {key: np.asarray(parts[key]) for key in keys if key in parts}
         sizes, axes = [part.size for part in found.values()], [part.ndim for part in found.values()]
         if len(keys) == 1 or sum(sizes) != size or min(axes) > 1:
