@@ -113,3 +113,10 @@ def test_students_interval_of_three_seeds():
     low, high = stats.student_interval([1.0, 2.0, 3.0])
     assert (low, high) == pytest.approx((2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), abs=1e-3)  # t(0.975, 2) = 4.303
     assert stats.student_interval([1.0]) is None
+
+
+def test_the_interval_of_two_seeds_is_wide_and_ends_where_percents_do():
+    assert stats.success_interval(np.array([60.0])) is None
+    assert stats.success_interval(np.array([60.0, 61.0])) == pytest.approx((60.5 - 6.353, 60.5 + 6.353), abs=1e-3)
+    assert stats.success_interval(np.array([90.0, 100.0])) == pytest.approx((95 - 63.531, 100), abs=1e-3)
+    assert stats.success_interval(np.array([0.0, 10.0]))[0] == 0

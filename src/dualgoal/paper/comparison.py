@@ -1,6 +1,6 @@
 """Our numbers next to the paper's: a table filled from records, with intervals and aggregates, as data.
 
-Every measured cell carries seeds, steps and a 95 % bootstrap interval over seeds. Cells of a row that were trained for
+Every measured cell carries seeds, steps and Student's 95 % interval over seeds. Cells of a row that were trained for
 different numbers of steps are not compared with each other. `formats.py` turns a filled table into text.
 """
 
@@ -197,7 +197,7 @@ def _measure(table: Table, task: str, heading: str, record: Record) -> Measured 
     return Measured(
         mean,
         std,
-        stats.mean_interval(values),
+        stats.success_interval(values),
         tuple(map(float, values)),
         len(values),
         max(scores.counted()),

@@ -42,16 +42,21 @@ class Curve:
 
 
 def learning_curve(steps: Sequence[int], scores: np.ndarray) -> Curve:
-    """The mean over seeds of (seeds, steps) scores, with a 95 % bootstrap interval over seeds.
+    """The mean over seeds of (seeds, steps) scores, with a 95 % bootstrap interval over seeds, which shows how far the
+    seeds are apart; Student's, of a few seeds, would cover the picture.
 
     NaN marks evaluations that a seed lacks; steps that no seed has are left out.
     """
     there = ~np.isnan(scores).all(axis=0)
     columns = [column[~np.isnan(column)] for column in scores.T[there]]
     means = np.array([column.mean() for column in columns])
-    found = [stats.mean_interval(column, resamples=1000) for column in columns]
+    found = [_band(column) for column in columns]
     bounds = np.array([interval or (m, m) for interval, m in zip(found, means, strict=True)]).reshape(-1, 2)
     return Curve(np.array(steps)[there], means, bounds[:, 0], bounds[:, 1])
+
+
+def _band(scores: np.ndarray) -> stats.Interval | None:
+    return stats.bootstrap([scores], stats.mean_of_tasks, np.random.default_rng(0), resamples=1000)
 
 
 def _plot(axes: Any, curve: Curve, colour: str, **style: Any) -> Any:

@@ -1,7 +1,7 @@
 """`dualgoal compare`: runs of one task next to each other, per goal and overall, with intervals and differences.
 
-With two seeds or more, intervals are over seeds: they say what other seeds would give. With one seed they are Wilson's
-over episodes, which say nothing about other seeds, and differences have none.
+With two seeds or more, intervals are Student's over seeds: they say what other seeds would give. With one seed they are
+Wilson's over episodes, which say nothing about other seeds, and differences have none.
 """
 
 import dataclasses
@@ -18,6 +18,8 @@ from dualgoal.paper import stats
 from dualgoal.paper.stats import Gap, Interval
 from dualgoal.runs import config, directory, measured
 from dualgoal.runs.rows import LAST, Conditions, EvalRow, scores
+
+ENOUGH = 4  # seeds on each side for a bootstrap interval; of fewer it is too narrow to be printed
 
 Source = Literal["training", "eval"]
 Noise = config.Run | Conditions  # both say under which noise evaluations were made
@@ -157,7 +159,7 @@ def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: 
 
 
 def _score(per_seed: np.ndarray, rows: Sequence[EvalRow]) -> Score:
-    over_seeds = stats.mean_interval(per_seed)
+    over_seeds = stats.success_interval(per_seed)
     if over_seeds is not None:
         return Score(float(per_seed.mean()), over_seeds)
     low, high = stats.wilson_interval(sum(row.successes for row in rows), sum(row.episodes for row in rows))
@@ -172,7 +174,7 @@ def _difference(side: Side, first: Side) -> Difference:
         overall=gap(x, y),
         goals={goal: gap(side.values[:, i], first.values[:, i]) for i, goal in enumerate(side.goals)},
         improvement=float(stats.improvement([x], [y])),
-        improvement_interval=stats.improvement_interval([x], [y], rng) if min(len(x), len(y)) > 1 else None,
+        improvement_interval=stats.improvement_interval([x], [y], rng) if min(len(x), len(y)) >= ENOUGH else None,
     )
 
 
@@ -202,13 +204,12 @@ def text(found: Comparison) -> str:
 
 def _notes(found: Comparison, letters: Sequence[str]) -> list[str]:
     out = []
-    for name, change in zip(letters[1:], found.differences, strict=True):
-        between = change.improvement_interval
-        if between is not None:
-            range_ = f" [{between[0]:.2f}, {between[1]:.2f}]"
-            out.append(
-                f"a seed of {name} is better than one of {letters[0]} with probability {change.improvement:.2f}{range_}"
-            )
+    for name, side, change in zip(letters[1:], found.sides[1:], found.differences, strict=True):
+        if min(len(side.seeds), len(found.sides[0].seeds)) == 1:
+            continue
+        between, better = change.improvement_interval, f"a seed of {name} is better than one of {letters[0]}"
+        words = f"[{between[0]:.2f}, {between[1]:.2f}]" if between else "(too few seeds for an interval)"
+        out.append(f"{better} with probability {change.improvement:.2f} {words}")
     if len({side.steps[-1:] for side in found.sides}) > 1:
         out.append("the runs were trained for different numbers of steps; --until compares them at the same one")
     return out

@@ -70,11 +70,6 @@ def bootstrap(
     return _percentiles(statistic(resample(strata, rng, resamples)))
 
 
-def mean_interval(scores: np.ndarray, resamples: int = RESAMPLES) -> Interval | None:
-    """Bootstrap interval of the mean over the seeds of one task, always the same for the same scores."""
-    return bootstrap([scores], mean_of_tasks, np.random.default_rng(0), resamples=resamples)
-
-
 def _percentiles(samples: np.ndarray) -> Interval:
     low, high = np.quantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
@@ -120,6 +115,13 @@ def student_interval(scores: Sequence[float]) -> Interval | None:
     error = float(np.std(scores, ddof=1)) / math.sqrt(len(scores))
     half = float(scipy.stats.t.ppf((1 + LEVEL) / 2, len(scores) - 1)) * error
     return float(np.mean(scores)) - half, float(np.mean(scores)) + half
+
+
+def success_interval(scores: np.ndarray) -> Interval | None:
+    """The same for success in percent, which has an end at 0 and at 100. A bootstrap of two seeds would only find these
+    two numbers again and call them a 95 % interval."""
+    found = student_interval(scores.tolist())
+    return found and (max(found[0], 0.0), min(found[1], 100.0))
 
 
 def welch_interval(x: np.ndarray, y: np.ndarray) -> Interval:

@@ -136,7 +136,7 @@ class Line:
 def table(lines: Sequence[Line]) -> str:
     """The lines for people."""
     wide = max([len(line.label) for line in lines], default=0)
-    head = f"{'task':<34} {'run':<{wide}} {'seeds':>5} {'steps':>9}  success in %, 95 % interval over seeds"
+    head = f"{'task':<34} {'run':<{wide}} {'seeds':>5} {'steps':>9}  success in %, Student's 95 % interval over seeds"
     return "\n".join([head, *(_row(line, wide) for line in lines)])
 
 
@@ -169,4 +169,4 @@ def _line(job: Job, problems: list[str]) -> Line:
     if not len(scores):
         return Line(*about, None, None, None, str(job.out))
     mean, std = stats.mean_std(scores)
-    return Line(*about, mean, std, stats.mean_interval(scores), str(job.out))
+    return Line(*about, mean, std, stats.success_interval(scores), str(job.out))

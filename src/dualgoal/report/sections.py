@@ -47,8 +47,8 @@ def results(runs: Sequence[Shown]) -> Markup:
     any_paper = any(run.paper for run in runs)
     heads = ["run", "success", "95 % interval"] + ["paper"] * any_paper + ["steps", "seeds"]
     rows = [_result_row(run, any_paper) for run in runs]
-    words = "Success in percent: mean over goals and up to three last evaluations, ± standard deviation over seeds"
-    return table(heads, rows, caption=words)
+    words = "Success in percent: mean over goals and up to three last evaluations, ± standard deviation over seeds; "
+    return table(heads, rows, caption=words + "intervals are Student's, over seeds")
 
 
 def _result_row(run: Shown, any_paper: bool) -> list[Markup]:
@@ -58,7 +58,7 @@ def _result_row(run: Shown, any_paper: bool) -> list[Markup]:
     cells = [cell(_both(run))]
     if values.size:
         mean, std = stats.mean_std(values)
-        interval = stats.mean_interval(values)
+        interval = stats.success_interval(values)
         words = f"{interval[0]:.0f} to {interval[1]:.0f}" if interval else "one seed"
         cells.append(cell(tag("strong", f"{mean:.0f} ± {std:.0f}"), mean))
         cells.append(cell(words, interval[0] if interval else -1))
