@@ -20,7 +20,7 @@ from dualgoal.agent import Agent
 from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL, NoAlgorithm
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
-from dualgoal.interface import Goal, Role, Routes, Spec
+from dualgoal.interface import Encoded, Goal, Role, Routes, Spec
 from dualgoal.reps import Dual
 from dualgoal.runs import config
 from dualgoal.streams import ACTOR_GOALS, Waypoint
@@ -228,6 +228,8 @@ def test_an_installed_package_offers_a_part(tmp_path, parts, monkeypatch):
         ("os:system", "'os:system' is not a subclass of Representation"),
         ("far_parts:a.b", "not of the form module:Class"),
         ("../far_parts:Seen", "not of the form module:Class"),
+        ("far_parts:Undecorated", "is not a dataclass; decorate it with @dataclass"),
+        ("far_parts:Aimless", "'far_parts:Aimless' does not define routes; see Representation"),
     ],
 )
 def test_a_wrong_name_is_answered_in_one_line(name, words):
@@ -257,6 +259,69 @@ def test_a_part_that_holds_a_part_survives_json_and_trains(parts):
     agent = Agent(run.rep, run.algo, SPEC)
     state, info = agent.update(agent.init(random.key(0)), small.data(), random.key(1))
     assert all(np.isfinite(x).all() for x in jax.tree.leaves((state.params, info)))
+
+
+# Parts that break their word ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Peeking", "Peeking.encode reads the state; declare looks_at_state = True"),
+        ("Wider", r"Wider.encode gives z of shape \(4, 8\), but by its z_shape it is \(4, 9\)"),
+        ("Bare", r"Bare.encode gives a .*; expected Encoded\(z\)"),
+    ],
+)
+def test_a_representation_keeps_its_word(name, words, parts):
+    agent = Agent(getattr(parts, name)(), GCBC(hidden=(8,)), SPEC)
+    with pytest.raises(UserError, match=words):
+        agent.update(agent.init(random.key(0)), small.data(), random.key(1))
+
+
+def test_what_depends_on_the_state_is_followed_through_a_program(parts):
+    """Neither a state that is only looked at for its size nor one inside a compiled function deceives the check."""
+
+    @dataclass(frozen=True)
+    class Sized(parts.Peeking):
+        def encode(self, nets, g, s, key):
+            return Encoded(nets.phi(g) * s.shape[0])
+
+    @dataclass(frozen=True)
+    class Hidden(parts.Peeking):
+        def encode(self, nets, g, s, key):
+            return Encoded(jax.jit(lambda g, s: nets.phi(g) + jnp.mean(s))(g, s))
+
+    Agent(Sized(), GCBC(hidden=(8,)), SPEC).init(random.key(0))
+    with pytest.raises(UserError, match="Hidden.encode reads the state"):
+        Agent(Hidden(), GCBC(hidden=(8,)), SPEC).init(random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"losses": lambda *_: []}, "losses gives a list; expected a dictionary of losses by name"),
+        ({"losses": lambda *_: {"a": jnp.zeros(())}}, r"losses\['a'\] gives a .*; expected a loss and a dictionary"),
+        ({"losses": lambda *_: {"a": (jnp.zeros(4), {})}}, r"\['a'\]: the loss has shape \(4,\); expected a single"),
+        ({"losses": lambda *_: {"a": (jnp.zeros(()), {"v": jnp.zeros(2)})}}, r"\['a'\]: v has shape \(2,\)"),
+        ({"act": lambda self, nets, s, *_: s[:, :1]}, r"act gives actions of shape \(4, 1\); expected \(4, 2\)"),
+        ({"roles": {"a": Role(ACTOR_GOALS, "critic")}}, "unknown kind of loss in role 'a' of Broken 'critic'"),
+    ],
+)
+def test_an_algorithm_keeps_its_word(changes, words):
+    broken = type("Broken", (GCBC,), changes)(hidden=(8,))
+    with pytest.raises(UserError, match=words):
+        agent, data = Agent(Dual(dim=4, hidden=(8,)), broken, SPEC), small.data()
+        state, _ = agent.update(agent.init(random.key(0)), data, random.key(1))
+        agent.act(state.params, data.observations[:4], data.observations[:4], random.key(0))
+
+
+def test_what_an_outside_part_raises_is_one_line(tmp_path, capsys):
+    folder = tiny.make_data(tmp_path / "data")
+    words = ["train", tiny.TASK, "--rep", "far_parts:Faulty", "--algo", "gcbc", "--algo.hidden", "8", "--steps", "2"]
+    words += ["--batch-size", "8", "--episodes", "0", "--data", str(folder), "--out", str(tmp_path / "run")]
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Faulty raised AttributeError" in line and "(far_parts.py, line " in line and "DUALGOAL_DEBUG=1" in line
 
 
 # From the command line ------------------------------------------------------------------------------------------------

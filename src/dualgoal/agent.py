@@ -23,14 +23,14 @@ from jax import random
 from jax.lax import stop_gradient
 from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal import sampler
-from dualgoal.compatibility import check_goals, check_pair
+from dualgoal import compatibility, sampler
 from dualgoal.errors import UserError, unknown
 from dualgoal.fast import adam
 from dualgoal.interface import (
     ALL_LOSSES,
     Algorithm,
     Batch,
+    Encoded,
     Goal,
     Goals,
     Info,
@@ -109,11 +109,11 @@ class Agent:
         if kind not in self.algo.actions:
             usable = " and ".join(sorted(self.algo.actions))
             raise UserError(f"{type(self.algo).__name__} cannot use {kind} actions; it can use {usable} ones")
-        check_pair(self.rep, self.algo, self.frozen)
+        compatibility.check_pair(self.rep, self.algo, self.frozen)
         if self.algo.needs_vector and len(self.algo_spec.goal_shape) != 1:
             names = f"{type(self.algo).__name__} cannot use {type(self.rep).__name__} on images"
             raise UserError(f"{names}: it predicts z, which must be a vector; choose a learned representation")
-        check_goals(self.rep, self.spec)
+        compatibility.check_goals(self.rep, self.spec)
 
     # What the parts see -----------------------------------------------------------------------------------------------
 
@@ -174,6 +174,7 @@ class Agent:
             goal = None if self.rep.fusion == "one" else Impala(k_goal, shape, self.spec)
             encoders = Encoders(Impala(k_state, shape, self.spec), goal)
         params = Params(self.rep.init(k_rep, self.rep_spec), self.algo.init(k_algo, self.algo_spec), encoders)
+        compatibility.check_blind(self.rep, params.rep, self.rep_spec)
         targets = jax.tree.map(jnp.copy, self.with_ema(params))  # a copy: donated buffers must not be shared
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
 
@@ -215,17 +216,19 @@ class Agent:
         """The sum of all losses, and everything worth logging, as "part/name"."""
         k_rep, k_algo, k_encode = random.split(key, 3)
         params = self.fixed(params) if self.frozen else params
-        images, batch = batch, self.encode_images(params, batch)
+        raw, batch = batch, self.encode_images(params, batch)
         terms: dict[str, Loss] = {}
         if "rep" in self.streams:
             nets = params.rep if "rep" in self.routes.head else stop_gradient(params.rep)
             seen = batch if "rep" in self.routes.features else stop_gradient(batch)
             drawn = seen.draws[self.draw_of["rep"]]
-            terms["rep"] = self.rep.loss(nets, targets.rep, seen, drawn, k_rep, self.rep_spec)
+            own = self.rep.loss(nets, targets.rep, seen, drawn, k_rep, self.rep_spec)
+            terms["rep"] = compatibility.checked_loss(f"{type(self.rep).__name__}.loss", own)
         goals, penalties = {}, {}
         for n, name in enumerate(self.algo.roles):
-            goals[name], penalties[name] = self.goal(params, images, batch, name, random.fold_in(k_encode, n))
-        algo_terms = self.algo.losses(params.algo, targets.algo, batch, goals, k_algo, self.algo_spec)
+            goals[name], penalties[name] = self.goal(params, raw, batch, name, random.fold_in(k_encode, n))
+        found = self.algo.losses(params.algo, targets.algo, batch, goals, k_algo, self.algo_spec)
+        algo_terms = compatibility.checked_losses(self.algo, found)
         if self.penalised is not None and penalties[self.penalised]:
             terms["penalty"] = penalties[self.penalised][0].mean(), {}
         if taken := sorted(terms.keys() & algo_terms.keys()):
@@ -256,13 +259,12 @@ class Agent:
             draws = {name: self.streams[name].encode(drawn, state, goal) for name, drawn in batch.draws.items()}
             return Batch(s, batch.a, state(batch.next_s), draws)  # last, because they hardly ever need a gradient
 
-        all_through(by_state.ask, by_goal.ask)
+        all_through(by_state.ask, by_goal.ask)  # collects the images; the second time their features are handed out
         return all_through(by_state.answer, by_goal.answer)
 
-    def goal(
-        self, params: Params, images: Batch, batch: Batch, name: str, key: PRNGKeyArray
-    ) -> tuple[Goal, list[Array]]:
-        """The goals of a role as the algorithm receives them, and the penalties of the encodings it asked for."""
+    def goal(self, params: Params, raw: Batch, batch: Batch, name: str, key: PRNGKeyArray) -> tuple[Goal, list[Array]]:
+        """The goals of a role as the algorithm receives them, and the penalties of the encodings it asked for. `batch`
+        is `raw` with features in place of images."""
         role: Role = self.algo.roles[name]
         drawn = batch.draws[self.draw_of[name]]
         assert isinstance(drawn, Goals)
@@ -272,16 +274,16 @@ class Agent:
         penalties: list[Array] = []
 
         def view(s: Array) -> Array:
-            encoded = self.rep.encode(nets, g, s if passes and self.rep.looks_at_state else stop_gradient(s), key)
+            encoded = self.represent(nets, g, s if passes and self.rep.looks_at_state else stop_gradient(s), key)
             if encoded.penalty is not None:
                 penalties.append(encoded.penalty)
             return self.cast_for_heads(encoded.z)
 
         def as_state() -> Array:
-            there = images.draws[self.draw_of[name]]
+            there = raw.draws[self.draw_of[name]]
             assert isinstance(there, Goals)
-            raw = there.g if there.state is None else there.state
-            return raw if params.encoders is None else params.encoders.state(raw)
+            states = there.g if there.state is None else there.state
+            return states if params.encoders is None else params.encoders.state(states)
 
         def value(s: Array) -> Array:
             fixed = stop_gradient((params.rep, s, drawn.g))
@@ -291,6 +293,10 @@ class Agent:
             return Goal(drawn.success, view, as_state, value, drawn.passed), penalties
         z = view(batch.s)
         return Goal(drawn.success, lambda s: z, as_state, value, drawn.passed), penalties
+
+    def represent(self, nets: Nets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
+        """Goals as the representation sees them from `s`."""
+        return compatibility.checked_encoding(self.rep, self.rep.encode(nets, g, s, key), g.shape[0], self.rep_spec)
 
     def cast_for_heads(self, z: Array) -> Array:
         """z as networks read it: a learned one in the precision of their products, a raw goal as it is."""
@@ -307,8 +313,9 @@ class Agent:
         """Actions for rows of states and goals."""
         k_encode, k_act = random.split(key)
         s, g = self.features(params, s, g)
-        z = self.cast_for_heads(self.rep.encode(params.rep, g, s, k_encode).z)
-        return self.algo.act(params.algo, s, z, k_act, temperature, self.algo_spec)
+        z = self.cast_for_heads(self.represent(params.rep, g, s, k_encode).z)
+        actions = self.algo.act(params.algo, s, z, k_act, temperature, self.algo_spec)
+        return compatibility.checked_actions(self.algo, actions, s.shape[0], self.spec)
 
     @in_precision
     def encode(self, params: Params, g: Array, key: PRNGKeyArray, s: Array | None = None) -> Array:
@@ -316,7 +323,7 @@ class Agent:
         if s is None and self.rep.looks_at_state:
             raise UserError(f"{type(self.rep).__name__} looks at the state; give the states from which goals are seen")
         s, g = self.features(params, g if s is None else s, g)
-        return self.rep.encode(params.rep, g, s, key).z
+        return self.represent(params.rep, g, s, key).z
 
     @in_precision
     def distance(self, params: Params, s: Array, g: Array, key: PRNGKeyArray) -> Array:
@@ -330,7 +337,7 @@ class Agent:
         if self.rep.learns_value:
             return self.rep.value(params.rep, s, g, self.rep_spec)
         if self.algo.learns_value:
-            z = self.cast_for_heads(self.rep.encode(params.rep, g, s, key).z)
+            z = self.cast_for_heads(self.represent(params.rep, g, s, key).z)
             return self.algo.value(params.algo, s, z, self.algo_spec)
         names = f"{type(self.rep).__name__} nor {type(self.algo).__name__}"
         raise UserError(f"neither {names} learns a value to measure distance with")

@@ -1,7 +1,15 @@
-"""What cannot work together: a representation, an algorithm and a problem, refused before anything is trained."""
+"""What cannot work together: a representation, an algorithm and a problem, refused before anything is trained. And what
+a part gives in another form than it declares, which shapes show while a program is traced, so that it costs no time."""
 
-from dualgoal.errors import UserError
-from dualgoal.interface import Algorithm, Representation, Spec
+import typing
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dualgoal.errors import UserError, unknown
+from dualgoal.interface import Algorithm, Encoded, Loss, Nets, Representation, Spec, Trains
 
 
 def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> None:
@@ -16,6 +24,9 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
         raise UserError(f"{names}: it pairs every state with every goal, so z must not depend on the state")
     if "rep" in algo.roles:
         raise UserError(f"{type(algo).__name__}: a role cannot be called 'rep'; that is the representation's own loss")
+    for name, role in algo.roles.items():
+        if role.trains not in (words := typing.get_args(Trains)):
+            raise unknown(f"kind of loss in role '{name}' of {type(algo).__name__}", role.trains, words)
     independent = [name for name, role in algo.roles.items() if role.goals.towards is None]
     for name, role in algo.roles.items():
         if role.goals.towards not in (None, *independent):
@@ -37,3 +48,55 @@ def check_goals(rep: Representation, spec: Spec) -> None:
             f"{type(rep).__name__} reads states and goals with one network, but observations are {observation} and "
             f"goals {goal}; use one with two networks, such as dual with aggregation inner"
         )
+
+
+def checked_encoding(rep: Representation, encoded: Any, rows: int, spec: Spec) -> Encoded:
+    """What a representation made of this many goals, if z has the shape that it declares."""
+    name = type(rep).__name__
+    if not isinstance(encoded, Encoded):
+        raise UserError(f"{name}.encode gives a {type(encoded).__name__}; expected Encoded(z)")
+    if encoded.z.shape != (wanted := (rows, *rep.z_shape(spec))):
+        raise UserError(f"{name}.encode gives z of shape {encoded.z.shape}, but by its z_shape it is {wanted}")
+    return encoded
+
+
+def checked_actions(algo: Algorithm, actions: Array, rows: int, spec: Spec) -> Array:
+    """What an algorithm does in this many states, if that is an action for each of them."""
+    if actions.shape != (wanted := (rows,) if spec.discrete else (rows, spec.action_dim)):
+        raise UserError(f"{type(algo).__name__}.act gives actions of shape {actions.shape}; expected {wanted}")
+    return actions
+
+
+def checked_loss(where: str, found: Any) -> Loss:
+    """A loss of a part, if it is a single number, with single numbers to log."""
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
+        raise UserError(f"{where} gives a {type(found).__name__}; expected a loss and a dictionary of what to log")
+    for name, value in {"the loss": found[0], **found[1]}.items():
+        if shape := jnp.shape(value):
+            raise UserError(f"{where}: {name} has shape {shape}; expected a single number, such as its mean")
+    return found
+
+
+def checked_losses(algo: Algorithm, found: Any) -> dict[str, Loss]:
+    """All losses of an algorithm, by their names."""
+    where = f"{type(algo).__name__}.losses"
+    if not isinstance(found, dict):
+        raise UserError(f"{where} gives a {type(found).__name__}; expected a dictionary of losses by name")
+    return {name: checked_loss(f"{where}['{name}']", loss) for name, loss in found.items()}
+
+
+def check_blind(rep: Representation, nets: Nets, spec: Spec) -> None:
+    """Refuse a representation whose z depends on the state although it says that it does not: algorithms would use z as
+    seen from one state at another. Parts of this package have tests for that."""
+    if rep.looks_at_state or type(rep).__module__.startswith("dualgoal."):
+        return
+    kind = jnp.uint8 if spec.pixels else jnp.float32
+    s, g = (jax.ShapeDtypeStruct((2, *shape), kind) for shape in (spec.observation_shape, spec.goal_shape))
+    z = lambda s, g, key: checked_encoding(rep, rep.encode(nets, g, s, key), 2, spec).z
+    program = jax.make_jaxpr(z)(s, g, jax.random.key(0)).jaxpr
+    follows = {id(program.invars[0])}
+    for step in program.eqns:
+        if any(id(x) in follows for x in step.invars):
+            follows |= {id(x) for x in step.outvars}
+    if any(id(x) in follows for x in program.outvars):
+        raise UserError(f"{type(rep).__name__}.encode reads the state; declare looks_at_state = True")

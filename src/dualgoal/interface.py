@@ -68,7 +68,8 @@ Look = Callable[[Array, Array], Array]  # reads (T, ...) in rows (B,): images cr
 
 class Stream(abc.ABC):
     """What one loss draws for every transition of a batch: goals, or a window of a trajectory. A frozen dataclass that
-    knows how to draw itself and which image encoder reads which of its observations; the kinds are in `streams.py`."""
+    knows how to draw itself and which image encoder reads which of its observations. Parts choose one of the kinds in
+    `streams.py`, whose `Transitions` and `Sampled` are the `data` and `at` below; few need a kind of their own."""
 
     shared: bool = True
     """Whether losses with equal streams use one and the same draw."""
@@ -77,7 +78,8 @@ class Stream(abc.ABC):
 
     @abc.abstractmethod
     def rows(self, data: Any, at: Any, bits: Array, discount: float, towards: Any) -> Any:
-        """Row numbers for the transitions `at`, as a pytree of (B,) integers."""
+        """Row numbers for the transitions `at`, as a pytree of (B,) integers. `bits` are random, `towards` is what was
+        drawn for the role of that name."""
 
     @abc.abstractmethod
     def offsets(self, offsets: Array, key: PRNGKeyArray) -> Array | None:
@@ -159,7 +161,11 @@ GoalsByRole = Mapping[str, Goal]
 
 @dataclass(frozen=True)
 class Spec:
-    """Everything about a problem and its optimisation that both parts may read."""
+    """Everything about a problem and its optimisation that both parts may read.
+
+    A part is given the spec of what its networks read: features (N,) where image encoders are shared, and for an
+    algorithm z in place of goals. `Representation.routes` alone is given the problem's own.
+    """
 
     observation_shape: tuple[int, ...]
     action_dim: int
@@ -173,7 +179,7 @@ class Spec:
     reached_by: Literal["row", "state"] = "row"  # when a goal counts as reached: same row, or equal observations
     precision: Literal["float32", "tf32", "bf16"] = "float32"
     goal_shape: tuple[int, ...] = ()  # shape of one goal, or of z for an algorithm; () means: as an observation
-    fusion: Literal["concat", "early", "late"] = "concat"  # how a network joins s and g; images: "early" or "late"
+    fusion: Literal["concat", "early", "late"] = "concat"  # how one network joins s and g; images: "early" or "late"
     goals_on_sphere: bool = False  # for an algorithm: every z has the length sqrt(N)
 
     def __post_init__(self) -> None:
@@ -234,11 +240,13 @@ class Representation(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, nets: Nets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
-        """Represent goals (B, ...), seen from `s` if `looks_at_state`. `key` is consumed."""
+        """Represent goals (B, ...), seen from `s` if `looks_at_state`. `key` is consumed. `nets` may be `targets` where
+        `ema` names all networks that this uses."""
 
     @abc.abstractmethod
     def routes(self, spec: Spec, value_loss: bool) -> Routes:
-        """Which losses train it, under an algorithm with or without a loss that trains a value."""
+        """Which losses train it, under an algorithm with or without a loss that trains a value. `spec.pixels` says
+        whether there are image encoders to train."""
 
     def loss(self, nets: Nets, targets: Nets, batch: Batch, drawn: Any, key: PRNGKeyArray, spec: Spec) -> Loss:
         """Its own objective on what its `stream` drew."""

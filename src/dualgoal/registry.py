@@ -5,7 +5,6 @@ under the entry point groups `dualgoal.reps` and `dualgoal.algos`; and `module:C
 part runs its module, so a configuration is only as trustworthy as the modules that can be imported here.
 """
 
-import dataclasses
 import functools
 from importlib import metadata
 from typing import Any, Literal
@@ -67,6 +66,8 @@ def _imported(kind: Kind, path: str) -> Any:
     cls = imports.load(WORDS[kind], path)
     if not isinstance(cls, type) or not issubclass(cls, BASES[kind]):
         raise UserError(f"{WORDS[kind]} '{path}' is not a subclass of {BASES[kind].__name__}")
-    if not dataclasses.is_dataclass(cls):
+    if "__dataclass_fields__" not in vars(cls):  # of its own: its base class always is one
         raise UserError(f"{WORDS[kind]} '{path}' is not a dataclass; decorate it with @dataclass(frozen=True)")
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+        raise UserError(f"{WORDS[kind]} '{path}' does not define {', '.join(missing)}; see {BASES[kind].__name__}")
     return cls

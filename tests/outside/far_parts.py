@@ -112,3 +112,48 @@ class Planner(Algorithm):
 
     def act(self, nets: Any, s: Any, z: Any, key: Any, temperature: float, spec: Any) -> Any:
         return nets.near(s, z)
+
+
+# Parts that break their word ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Peeking(Seen):
+    """Does not say that it looks at the state."""
+
+    looks_at_state = False
+
+
+@dataclass(frozen=True)
+class Wider(Seen):
+    """z is not as long as it says."""
+
+    def z_shape(self, spec: Any) -> tuple[int, ...]:
+        return (self.dim + 1,)
+
+
+@dataclass(frozen=True)
+class Bare(Seen):
+    """z without `Encoded` around it."""
+
+    def encode(self, nets: SeenNets, g: Any, s: Any, key: Any) -> Any:
+        return nets.phi(g - s)
+
+
+@dataclass(frozen=True)
+class Faulty(Seen):
+    """Raises an exception."""
+
+    def encode(self, nets: SeenNets, g: Any, s: Any, key: Any) -> Any:
+        return nets.psi(g - s)
+
+
+class Undecorated(Seen):
+    """No dataclass of its own."""
+
+
+@dataclass(frozen=True)
+class Aimless(Representation):
+    """Says nothing of routes."""
+
+    init, z_shape, encode = Seen.init, Seen.z_shape, Seen.encode

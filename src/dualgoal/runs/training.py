@@ -8,14 +8,14 @@ continues; an evaluation that was not finished when the run stopped is done agai
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from dualgoal import jsons, machine, progress
+from dualgoal import imports, jsons, machine, progress
 from dualgoal.agent import State
 from dualgoal.collect.find import load_data
 from dualgoal.compatibility import check_pair
@@ -124,9 +124,10 @@ def train(
             say(f"{out}: complete ({done:,} steps, more than the {run.steps:,} that were asked for)")
             return out
         loop = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
-        if run.steps not in directory.steps(out):
-            memory.require(out, loop, training, validation)
-        start = resume.restore(record, loop, run, goals)
+        with own_parts(run):
+            if run.steps not in directory.steps(out):
+                memory.require(out, loop, training, validation)
+            start = resume.restore(record, loop, run, goals)
         record.owner.report(start.step, None, "compiling" if start.step < run.steps else "")
         if start.step == run.steps and not start.evaluations:
             record.prune(scored_steps(run, run.steps))
@@ -156,6 +157,12 @@ def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Datase
         return facts
     facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training.goal_shape, validation))
     return dataclasses.replace(facts, goals=world.count_goals(run, facts, env))
+
+
+def own_parts(run: Run) -> AbstractContextManager[None]:
+    """Around the first use of networks and losses: what those of another package raise becomes one line."""
+    theirs = [part for part in (run.rep, run.algo) if not type(part).__module__.startswith("dualgoal.")]
+    return imports.calling(" + ".join(type(part).__name__ for part in theirs)) if theirs else nullcontext()
 
 
 class Session:
@@ -188,7 +195,8 @@ class Session:
             for earlier in start.evaluations:
                 self.evaluator.submit(self.record.path, earlier)
             if step < self.run.steps:
-                self.loop.compile(state, training)
+                with own_parts(self.run):
+                    self.loop.compile(state, training)
                 self._leave_if(interruption, step)  # compiling takes long, and nothing has been computed yet
             while step < self.run.steps and not self.enough:
                 until = next(s for s in self.stops if s > step)
