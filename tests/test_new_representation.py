@@ -57,3 +57,20 @@ def test_a_configuration_finds_it_by_its_path(page):
     run = config.from_dict({"task": "pointmaze-medium-navigate-v0", "rep": rep, "algo": {"name": "gcivl"}})
     assert run.rep == page.Successor(dim=64)
     assert config.from_dict(config.to_dict(run)) == run
+
+
+@pytest.mark.parametrize("shape", [(3,), small.IMAGE])
+def test_the_one_that_looks_at_the_state_trains_and_has_targets_that_follow(page, shape):
+    spec = page.Spec(shape, 2, batch_size=4, tau=0.5)
+    agent = page.Agent(page.Ahead(dim=8, hidden=(16,)), small.algo("gcivl"), spec)
+    start, data = agent.init(random.key(0)), small.data(shape)
+    update = jax.jit(agent.update)  # twice, as targets follow the parameters from before a step
+    state, info = update(update(start, data, random.key(1))[0], data, random.key(1))
+    assert np.isfinite(info["rep/loss"]) and {"rep/v", "value/loss"} <= set(info)
+    for name in ("phi", "value"):
+        before, after = (jax.tree.leaves(getattr(s.targets.rep, name)) for s in (start, state))
+        assert not all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    s, g = data.observations[:3], data.observations[3:6]
+    assert agent.distance(state.params, s, g, random.key(0)).shape == (3,)
+    z = [agent.encode(state.params, g, random.key(0), s) for s in (s, g)]
+    assert z[0].shape == (3, 8) and not np.allclose(*z)
