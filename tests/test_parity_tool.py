@@ -151,3 +151,12 @@ def test_a_difference_is_relative_to_the_largest_number():
     ours, theirs = {"a": jnp.array([1.0, 200.0])}, {"a": jnp.array([2.0, 200.0])}
     assert parity_agents.difference(ours, theirs) == pytest.approx(1 / 200)
     assert np.isnan(parity_agents.difference(jnp.array([jnp.nan]), jnp.array([1.0])))
+
+
+def test_hiql_on_raw_goals_starts():
+    """Its high policy reads goals instead of z, so `act` cannot be tried before it is asked for."""
+    import parity_hiql
+
+    agent = Agent(reps.HIQLPhi(dim=4, hidden=(8,)), parity_hiql.OnRawGoals(hidden=(8,)), Spec((3,), 2, batch_size=4))
+    high = agent.init(random.key(0)).params.algo.high
+    assert high(jnp.ones((5, 3)), jnp.ones((5, 3))).shape == (5, 4)

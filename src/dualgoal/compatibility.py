@@ -54,7 +54,7 @@ def checked_encoding(rep: Representation, encoded: Any, rows: int, spec: Spec) -
     """What a representation made of this many goals, if z has the shape that it declares."""
     name = type(rep).__name__
     if not isinstance(encoded, Encoded):
-        raise UserError(f"{name}.encode gives a {type(encoded).__name__}; expected Encoded(z)")
+        raise UserError(f"{name}.encode gives {_kind(encoded)}; expected Encoded(z)")
     if encoded.z.shape != (wanted := (rows, *rep.z_shape(spec))):
         raise UserError(f"{name}.encode gives z of shape {encoded.z.shape}, but by its z_shape it is {wanted}")
     return encoded
@@ -70,7 +70,7 @@ def checked_actions(algo: Algorithm, actions: Array, rows: int, spec: Spec) -> A
 def checked_loss(where: str, found: Any) -> Loss:
     """A loss of a part, if it is a single number, with single numbers to log."""
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
-        raise UserError(f"{where} gives a {type(found).__name__}; expected a loss and a dictionary of what to log")
+        raise UserError(f"{where} gives {_kind(found)}; expected a loss and a dictionary of what to log")
     for name, value in {"the loss": found[0], **found[1]}.items():
         if shape := jnp.shape(value):
             raise UserError(f"{where}: {name} has shape {shape}; expected a single number, such as its mean")
@@ -81,17 +81,31 @@ def checked_losses(algo: Algorithm, found: Any) -> dict[str, Loss]:
     """All losses of an algorithm, by their names."""
     where = f"{type(algo).__name__}.losses"
     if not isinstance(found, dict):
-        raise UserError(f"{where} gives a {type(found).__name__}; expected a dictionary of losses by name")
+        raise UserError(f"{where} gives {_kind(found)}; expected a dictionary of losses by name")
     return {name: checked_loss(f"{where}['{name}']", loss) for name, loss in found.items()}
+
+
+def _kind(found: Any) -> str:
+    return "an array" if hasattr(found, "shape") else f"a {type(found).__name__}"
+
+
+def is_ours(part: Representation | Algorithm) -> bool:
+    """Whether a part is of this package, whose tests hold it to its word."""
+    return type(part).__module__.startswith("dualgoal.")
+
+
+def pair_of_rows(spec: Spec) -> list[jax.ShapeDtypeStruct]:
+    """Two states and two goals, as shapes."""
+    kind = jnp.uint8 if spec.pixels else jnp.float32
+    return [jax.ShapeDtypeStruct((2, *shape), kind) for shape in (spec.observation_shape, spec.goal_shape)]
 
 
 def check_blind(rep: Representation, nets: Nets, spec: Spec) -> None:
     """Refuse a representation whose z depends on the state although it says that it does not: algorithms would use z as
-    seen from one state at another. Parts of this package have tests for that."""
-    if rep.looks_at_state or type(rep).__module__.startswith("dualgoal."):
+    seen from one state at another."""
+    if rep.looks_at_state or is_ours(rep):
         return
-    kind = jnp.uint8 if spec.pixels else jnp.float32
-    s, g = (jax.ShapeDtypeStruct((2, *shape), kind) for shape in (spec.observation_shape, spec.goal_shape))
+    s, g = pair_of_rows(spec)
     z = lambda s, g, key: checked_encoding(rep, rep.encode(nets, g, s, key), 2, spec).z
     program = jax.make_jaxpr(z)(s, g, jax.random.key(0)).jaxpr
     follows = {id(program.invars[0])}

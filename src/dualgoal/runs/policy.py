@@ -19,6 +19,7 @@ from jax import Array, random
 
 from dualgoal import files, jsons, machine
 from dualgoal.agent import Agent
+from dualgoal.compatibility import is_ours, pair_of_rows
 from dualgoal.data.goals import join
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
@@ -97,6 +98,13 @@ def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
 @functools.lru_cache(maxsize=8)
 def _template(agent: Agent) -> Any:
     return jax.eval_shape(agent.init, random.key(0))
+
+
+def try_acting(agent: Agent) -> None:
+    """Let an algorithm of another package act on shapes, so that what is wrong is found before the first evaluation."""
+    if not is_ours(agent.algo):
+        rows = pair_of_rows(agent.spec)
+        jax.eval_shape(agent.act, _template(agent).params, *rows, random.key(0))
 
 
 def read_params(file: Path, agent: Agent, index: int, seeds: int) -> Any:

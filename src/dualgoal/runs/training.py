@@ -18,7 +18,7 @@ import numpy as np
 from dualgoal import imports, jsons, machine, progress
 from dualgoal.agent import State
 from dualgoal.collect.find import load_data
-from dualgoal.compatibility import check_pair
+from dualgoal.compatibility import check_pair, is_ours
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import registry, rendering, tasks
 from dualgoal.errors import UserError
@@ -125,6 +125,7 @@ def train(
             return out
         loop = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
         with own_parts(run):
+            policy.try_acting(loop.agent)
             if run.steps not in directory.steps(out):
                 memory.require(out, loop, training, validation)
             start = resume.restore(record, loop, run, goals)
@@ -161,7 +162,7 @@ def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Datase
 
 def own_parts(run: Run) -> AbstractContextManager[None]:
     """Around the first use of networks and losses: what those of another package raise becomes one line."""
-    theirs = [part for part in (run.rep, run.algo) if not type(part).__module__.startswith("dualgoal.")]
+    theirs = [part for part in (run.rep, run.algo) if not is_ours(part)]
     return imports.calling(" + ".join(type(part).__name__ for part in theirs)) if theirs else nullcontext()
 
 
