@@ -447,8 +447,16 @@ def test_episodes_in_memory_may_have_parts(tmp_path):
     data = dataset.Dataset.from_episodes([episode], observation_keys=["observation"], goal_keys=["achieved_goal"])
     assert data.discrete and data.observation_shape == (3,) and data.goal_shape == (2,)
     assert np.array_equal(data.goals, parts["achieved_goal"].astype(np.float32))
+    at_last = {"observations": dict(reversed(parts.items())), "actions": np.zeros(5, int)}
+    for given in ([episode, at_last], [at_last, episode]):
+        whole, names = dataset.Dataset.from_episodes(given), list(given[0]["observations"])
+        assert whole.provenance["observation_keys"] == names, "policies join the parts of a dict by this"
+        expected = np.concatenate([parts[name] for name in names], axis=1).astype(np.float32)
+        assert np.array_equal(whole.observations, np.concatenate([expected, expected])), "in one order for all episodes"
     for wrong, message in (
         ([], "no episodes"),
+        (episode, "episodes are a single dictionary; give a list"),
+        ([np.zeros((3, 2))], "episode 0: is a ndarray; give a dictionary"),
         ([{"observations": np.zeros((3, 2))}], "episode 0: 'actions' is missing"),
         ([{"observations": np.zeros((3, 2)), "actions": np.full((3, 1), 5.0)}], r"outside \[-1, 1\]"),
         ([{"observations": np.zeros((3, 2)), "actions": np.zeros((7, 1))}], "'actions' has 7 rows"),

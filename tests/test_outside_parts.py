@@ -300,7 +300,10 @@ def test_what_depends_on_the_state_is_followed_through_a_program(parts):
     ("changes", "words"),
     [
         ({"losses": lambda *_: []}, "losses gives a list; expected a dictionary of losses by name"),
-        ({"losses": lambda *_: {"a": jnp.zeros(())}}, r"losses\['a'\] gives an array; expected a loss and a dictionary"),
+        (
+            {"losses": lambda *_: {"a": jnp.zeros(())}},
+            r"losses\['a'\] gives an array; expected a loss and a dictionary",
+        ),
         ({"losses": lambda *_: {"a": (jnp.zeros(4), {})}}, r"\['a'\]: the loss has shape \(4,\); expected a single"),
         ({"losses": lambda *_: {"a": (jnp.zeros(()), {"v": jnp.zeros(2)})}}, r"\['a'\]: v has shape \(2,\)"),
         ({"act": lambda self, nets, s, *_: s[:, :1]}, r"act gives actions of shape \(2, 1\); expected \(2, 2\)"),

@@ -14,7 +14,7 @@ from dualgoal.errors import UserError
 
 REQUIRED = ("observations", "actions", "terminals")
 SLACK = 1e-5  # float32 rounding of clipped actions
-RESCALE = "rescale them ('dualgoal data import --scale-actions' does)"
+RESCALE = "rescale them ('dualgoal data import --scale-actions' does, or scale_actions=True in Python)"
 FINITE = "expected finite numbers; repair that row or leave its episode out"
 _ROWS = 1 << 16
 

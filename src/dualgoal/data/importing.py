@@ -114,6 +114,8 @@ def gather(
     standardize: bool,
 ) -> tuple[dict[str, np.ndarray], origin.Origin]:
     """The arrays of a dataset from episodes in memory, and what is recorded about them; options as for an import."""
+    if isinstance(episodes, Mapping):
+        raise UserError("episodes are a single dictionary; give a list with a dictionary for each of them")
     parts = Parts({}, tuple(observation_keys), space.keys if space else ())
     source = _with_goals(sources.from_memory(list(episodes), parts), space)
     survey = _survey(source, scale_actions, standardize)

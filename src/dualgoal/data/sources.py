@@ -174,22 +174,28 @@ def open_folder(path: Path, parts: Parts) -> Source:
 
 
 def from_memory(episodes: Sequence[Mapping[str, Any]], parts: Parts) -> Source:
-    """Episodes as dictionaries with `observations` (an array, or a dictionary of parts), `actions`, perhaps `goals`."""
+    """Episodes as dictionaries with `observations` (an array, or a dictionary of parts), `actions`, perhaps `goals`.
+    Where nobody names the parts to join, they are those of the first episode, in its order."""
     if not episodes:
         raise UserError("no episodes; give at least one with observations and actions")
+    first = episodes[0].get("observations") if isinstance(episodes[0], Mapping) else None
+    chosen = parts.observation or (tuple(first) if isinstance(first, Mapping) else ())
+    wanted = "give a dictionary with arrays 'observations' and 'actions'"
 
     def read(name: str, episode: Mapping[str, Any]) -> Rows:
-        with one_line(name, "not an episode", "give a dictionary with arrays 'observations' and 'actions'"):
+        if not isinstance(episode, Mapping):
+            raise UserError(f"{name}: is a {type(episode).__name__}; {wanted}")
+        with one_line(name, "not an episode", wanted):
             if missing := [key for key in ("observations", "actions") if key not in episode]:
                 raise UserError(f"{name}: '{missing[0]}' is missing (it holds {', '.join(episode)})")
             seen, given = episode["observations"], episode.get("goals")
             if isinstance(seen, Mapping):
                 given = goals.join(name, "observations", seen, parts.goal) if parts.goal else given
-                seen = goals.join(name, "observations", seen, parts.observation or tuple(seen))
+                seen = goals.join(name, "observations", seen, chosen)
             return Rows(np.asarray(seen), np.asarray(episode["actions"]), None if given is None else np.asarray(given))
 
     named = ((f"episode {k}", episode) for k, episode in enumerate(episodes))
-    origin = Origin(source="memory", observation_keys=parts.observation)
+    origin = Origin(source="memory", observation_keys=chosen)
     return Source([Episode(name, partial(read, name, episode)) for name, episode in named], origin)
 
 
