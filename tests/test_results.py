@@ -37,8 +37,8 @@ def test_from_runs_to_the_page(tmp_path):
         "state_gcivl/cube-single-play-v0.dual.1000.json",
         "state_gcivl/cube-single-play-v0.orig.1000.json",
     ]
-    assert "**90±0** [90-90], 1k x 2 (paper **89±3**)" in built
-    assert "50±0 [50-50], 1k x 2 (paper 52±3)" in built
+    assert "**90±0**, 1k x 2 (paper **89±3**)" in built
+    assert "50±0, 1k x 2 (paper 52±3)" in built
     assert "Dual is far ahead, as in the paper." in built
     assert "not run (paper **72±6**)" in built
     assert "`results/state_gcivl/cube-single-play-v0.dual.1000.json`" in built

@@ -116,7 +116,7 @@ def test_students_interval_of_three_seeds():
 
 
 def test_the_interval_of_two_seeds_is_wide_and_ends_where_percents_do():
-    assert stats.success_interval(np.array([60.0])) is None
+    assert stats.success_interval(np.array([60.0])) is None and stats.success_interval(np.array([60.0, 60.0])) is None
     assert stats.success_interval(np.array([60.0, 61.0])) == pytest.approx((60.5 - 6.353, 60.5 + 6.353), abs=1e-3)
     assert stats.success_interval(np.array([90.0, 100.0])) == pytest.approx((95 - 63.531, 100), abs=1e-3)
     assert stats.success_interval(np.array([0.0, 10.0]))[0] == 0

@@ -1,7 +1,7 @@
 """`dualgoal compare`: runs of one task next to each other, per goal and overall, with intervals and differences.
 
-With two seeds or more, intervals are Student's over seeds: they say what other seeds would give. With one seed they are
-Wilson's over episodes, which say nothing about other seeds, and differences have none.
+With two seeds or more, intervals are Student's over seeds: they say what other seeds would give. With one seed, or with
+seeds that agree, they are Wilson's over episodes, which say nothing about other seeds.
 """
 
 import dataclasses
@@ -193,8 +193,8 @@ def text(found: Comparison) -> str:
         lines.append([f"goal {goal}", *scored, *(_gap(change.goals[goal]) for change in found.differences)])
     wide = [max(len(line[i]) for line in lines) for i in range(len(heads))]
     table = ["  ".join(cell.ljust(w) for cell, w in zip(line, wide, strict=True)).rstrip() for line in lines]
-    kind = "seeds" if all(len(side.seeds) > 1 for side in found.sides) else "seeds (of a single seed, over episodes)"
-    head = f"{found.task}: success in %, {found.source}; 95 % intervals over {kind}"
+    kind = "over seeds (of a single seed, or of seeds that agree, over episodes)"
+    head = f"{found.task}: success in %, {found.source}; 95 % intervals {kind}"
     about = []
     for name, side in zip(letters, found.sides, strict=True):
         seeds, steps = " ".join(map(str, side.seeds)), ", ".join(f"{step:,}" for step in side.steps)

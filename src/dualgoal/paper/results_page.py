@@ -38,9 +38,9 @@ INTRO = """# Results
 
 Built by `dualgoal results` from the row files under `results/`; do not edit by hand. Success in percent, mean ±
 standard deviation over seeds of the mean of the last three evaluations; in brackets Student's 95 % interval over
-seeds, which is wide where there are two; then training steps x seeds, then the paper's number. Bold: at least 95 % of
-the row's best. Intervals of averages, IQM and probabilities are bootstrapped over seeds, and so are the bands in the
-figures: with two seeds these are too narrow.
+seeds, which is wide where there are two and missing where they agree; then training steps x seeds, then the paper's
+number. Bold: at least 95 % of the row's best. Intervals of averages, IQM and probabilities are bootstrapped over seeds,
+and so are the bands in the figures: with two seeds these are too narrow.
 """
 
 EFFECTS = f"""![Dual minus Orig on each task, here and in the paper]({FIGURES}/effects.svg)

@@ -119,9 +119,9 @@ def student_interval(scores: Sequence[float]) -> Interval | None:
 
 def success_interval(scores: np.ndarray) -> Interval | None:
     """The same for success in percent, which has an end at 0 and at 100. A bootstrap of two seeds would only find these
-    two numbers again and call them a 95 % interval."""
+    two numbers again and call them a 95 % interval. None also for seeds that agree: they show no spread."""
     found = student_interval(scores.tolist())
-    return found and (max(found[0], 0.0), min(found[1], 100.0))
+    return (max(found[0], 0.0), min(found[1], 100.0)) if found and found[0] < found[1] else None
 
 
 def welch_interval(x: np.ndarray, y: np.ndarray) -> Interval:

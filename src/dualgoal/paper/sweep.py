@@ -121,7 +121,8 @@ def plan(path: str | Path, out: str | Path = "runs") -> list[Job]:
 
 @dataclass(frozen=True)
 class Line:
-    """A run in the final table. Success is in percent; the interval is over seeds, None with fewer than two."""
+    """A run in the final table. Success is in percent; the interval is over seeds, None of one seed or of seeds
+    that agree."""
 
     task: str
     label: str
@@ -142,8 +143,9 @@ def table(lines: Sequence[Line]) -> str:
 
 def _row(line: Line, wide: int) -> str:
     score = "no evaluation" if line.mean is None else f"{line.mean:5.1f}"
-    between = f" ± {line.std:.1f}  [{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else ""
-    return f"{line.task:<34} {line.label:<{wide}} {line.seeds:>5} {line.steps:>9,}  {score}{between}"
+    spread = f" ± {line.std:.1f}" if line.seeds > 1 else ""
+    between = f"  [{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else ""
+    return f"{line.task:<34} {line.label:<{wide}} {line.seeds:>5} {line.steps:>9,}  {score}{spread}{between}"
 
 
 def carry_out(

@@ -59,7 +59,8 @@ def _result_row(run: Shown, any_paper: bool) -> list[Markup]:
     if values.size:
         mean, std = stats.mean_std(values)
         interval = stats.success_interval(values)
-        words = f"{interval[0]:.0f} to {interval[1]:.0f}" if interval else "one seed"
+        without = "one seed" if len(values) == 1 else "seeds agree"
+        words = f"{interval[0]:.0f} to {interval[1]:.0f}" if interval else without
         cells.append(cell(tag("strong", f"{mean:.0f} ± {std:.0f}"), mean))
         cells.append(cell(words, interval[0] if interval else -1))
     else:
