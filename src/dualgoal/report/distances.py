@@ -2,7 +2,8 @@
 
 The dual representation of a goal is its distances from all states (section 1.3 of the method), so this table shows it
 to a reader who points at a goal. In mazes states are drawn at their coordinates, and exact shortest paths are there to
-compare with; elsewhere states are placed by the two principal components of their distances to the goals.
+compare with. Where a goal has two coordinates of its own, states are drawn at those of the goal that they attain;
+elsewhere by the two principal components of their distances to the goals.
 """
 
 import json
@@ -21,6 +22,11 @@ from dualgoal.report import paths
 from dualgoal.runs import directory
 
 FORMAT = 1
+PLACED = {
+    "maze": "",
+    "goals": " States are placed by the two coordinates of the goal that they attain.",
+    "embedding": " States are placed by their distances to the goals (principal components).",
+}  # what is said about each kind of table
 FILE = "distances.json"
 STATES, GOALS = 400, 60
 PIXEL_STATES, PIXEL_GOALS = 160, 24
@@ -50,9 +56,11 @@ def explore(
     observations, targets = _observations(policy, path, data, maze, states, rng)
     chosen = _spread(observations[:, :2], goals) if maze else rng.permutation(len(observations))[:goals]
     learned = _learned(policy, observations, targets[chosen])
-    points = observations[:, :2] if maze else embedding(learned)
+    kind = "maze" if maze else "goals" if policy.facts.sizes.goal_shape == (2,) else "embedding"
+    points = {"maze": observations[:, :2], "goals": targets}.get(kind)
+    points = embedding(learned) if points is None else points
     exact = _exact(maze, points, chosen) if maze and family in WALKING else None
-    table = _table(policy, points, chosen, learned, exact, maze)
+    table = _table(policy, kind, points, chosen, learned, exact, maze)
     return table | _paths(policy, points, chosen) if maze else table
 
 
@@ -64,14 +72,16 @@ def _learned(policy: Any, observations: np.ndarray, targets: np.ndarray) -> np.n
     return policy.distance(states, goals).reshape(len(targets), len(observations))
 
 
-def _table(policy: Any, points: np.ndarray, chosen: np.ndarray, learned: np.ndarray, exact: Any, maze: Any) -> Table:
+def _table(
+    policy: Any, kind: str, points: np.ndarray, chosen: np.ndarray, learned: np.ndarray, exact: Any, maze: Any
+) -> Table:
     return {
         "format": FORMAT,
         "run": policy.run.id,
         "task": policy.run.task,
         "seed": policy.seed,
         "step": policy.step,
-        "kind": "maze" if maze else "embedding",
+        "kind": kind,
         "points": _rounded(points, 3),
         "goals": [int(g) for g in chosen],
         "learned": _rounded(learned, 1),
@@ -240,7 +250,7 @@ def kept(path: Path) -> Table | None:
 
 def valid(table: Any) -> bool:
     """Whether this is a table that a report can show; the file may have been written by anything."""
-    if not isinstance(table, dict) or table.get("format") != FORMAT or table.get("kind") not in ("maze", "embedding"):
+    if not isinstance(table, dict) or table.get("format") != FORMAT or table.get("kind") not in tuple(PLACED):
         return False
     points, goals, exact, walls = (table.get(key) for key in ("points", "goals", "exact", "walls"))
     if not (isinstance(points, list) and isinstance(goals, list) and points and goals):

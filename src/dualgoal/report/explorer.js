@@ -253,7 +253,7 @@ class Explorer {
   words(index) {
     const values = sortedNumbers(this.table.learned[index]);
     const [x, y] = this.table.points[this.table.goals[index]];
-    const where = this.table.kind === "maze" ? ` at x ${x.toFixed(1)}, y ${y.toFixed(1)}` : "";
+    const where = this.table.kind !== "embedding" ? ` at x ${x.toFixed(1)}, y ${y.toFixed(1)}` : "";
     let words = `Goal ${index + 1} of ${this.table.goals.length}${where}: half of the states are within ${tidy(quantile(values, 0.5))} steps, the farthest ${tidy(values.length ? values[values.length - 1] : 0)} away.`;
     const one = this.table.correlations ? this.table.correlations[index] : null;
     if (one !== null && one !== undefined) words += ` Rank correlation with the shortest path: ${one.toFixed(2)}.`;

@@ -216,8 +216,7 @@ def _needs_script(what: str) -> Markup:
 def _explorer(index: int, run: Shown, table: dict[str, Any]) -> Markup:
     """An empty section that the script fills from the data at the end of the page."""
     words = f"seed {table['seed']}, step {table['step']:,}, {len(table['points'])} states, {len(table['goals'])} goals."
-    if table["kind"] != "maze":
-        words += " States are placed by their distances to the goals (principal components)."
+    words += distances.PLACED[table["kind"]]
     inside = [tag("h3", f"{run.view.task}: {run.label}"), tag("p", words, class_="quiet")]
     inside.append(_needs_script("The distance explorer"))
     return tag("section", inside, class_="explorer", id=f"explorer-{index}", data_index=index)
