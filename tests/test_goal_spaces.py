@@ -169,6 +169,10 @@ def test_a_run_in_another_goal_space(tmp_path):
     options = {"steps": 4, "batch_size": 8, "eval_every": 4, "save_every": 4, "log_every": 4, "episodes": 0}
     parts = {"rep": {"name": "dual", "hidden": [8], "dim": 4}, "algo": {"name": "gcivl", "hidden": [8]}}
     run = config.from_dict({"task": "own"} | options | parts)
+    with pytest.raises(UserError, match="VIP reads states and goals with one network"):
+        vip = dataclasses.replace(run, rep=small.rep("vip"))
+        training.train(vip, tmp_path / "refused", data_path=tmp_path / "data", quiet=True)
+    assert not (tmp_path / "refused").exists(), "a run that cannot be is no run directory"
     training.train(run, tmp_path / "run", data_path=tmp_path / "data", quiet=True)
     policy = dualgoal.load(tmp_path / "run")
     assert policy.agent.spec.goal_shape == (2,) and policy.facts.dataset.goal_space.dims == (0, 1)

@@ -115,7 +115,7 @@ def train(
     facts = describe(run, training, evaluator.goals if evaluator else None)
     if evaluator is None:
         facts = _with_goals(facts, run, training, validation, env)
-    goals = facts.goals or 0
+    goals, agent = facts.goals or 0, policy.agent_for(run, facts.sizes)  # what does not fit is refused before any file
     if not directory.steps(out):
         _require_few_rows(run, splits=1 if validation is None else 2)
     with ExitStack() as stack:
@@ -123,7 +123,7 @@ def train(
         if (done := max(directory.steps(out), default=0)) > run.steps:
             say(f"{out}: complete ({done:,} steps, more than the {run.steps:,} that were asked for)")
             return out
-        loop = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
+        loop = TrainingLoop(agent, run.seeds)
         with own_parts(run):
             policy.try_acting(loop.agent)
             if run.steps not in directory.steps(out):
