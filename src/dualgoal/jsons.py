@@ -1,4 +1,4 @@
-"""Reading JSON that may be damaged or hostile: whole files and files of rows, as typed values or one line about them.
+"""JSON that may be damaged or hostile: whole files and files of rows, as typed values or one line about them.
 
 The one reader of the package bounds what a file can cost: its size, the length of a line, the nesting, the size of a
 number. It refuses what other readers let through: NaN and Infinity, NUL characters, a key given twice.
@@ -118,6 +118,12 @@ def read(path: Path, *, limit: int = FILE_LIMIT, follow: bool = False) -> Any:
     `follow` allows the file to be a link: for files that users name themselves, not for those of a run directory.
     """
     return decode(files.read_bytes(path, limit, follow=follow), f"{path}:")
+
+
+def write(path: Path, value: Any, *, sort_keys: bool = False) -> None:
+    """Write a value as a JSON file for people and programs, whole or not at all."""
+    text = json.dumps(value, indent=1, sort_keys=sort_keys, allow_nan=False)
+    files.write_atomic(path, f"{text}\n".encode())
 
 
 def readable(paths: Iterable[Path], load: Callable[[Path], T], say: Callable[[str], None]) -> list[T]:

@@ -7,7 +7,6 @@ longer than a demo, so that is a line from the row files. None of these settings
 """
 
 import importlib.util
-import json
 import operator
 import os
 import textwrap
@@ -18,9 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dualgoal import imports
+from dualgoal import imports, jsons
 from dualgoal.cli.verb import Verb
-from dualgoal.files import write_atomic
 
 BOARD = "4x5"
 GAME: dict[str, Any] = {
@@ -143,7 +141,7 @@ def run_demo(out: Path, todo: Sequence[Part] | None = None, carry_out: Callable[
     say(f"open {report}")
     record: dict[str, Any] = {"command": command, "sentences": found, "notes": notes, "game": GAME, "maze": MAZE}
     record |= {"seconds": round(time.monotonic() - began), "cpu_seconds": round(sum(os.times()[:4]))}
-    write_atomic(out / "summary.json", (json.dumps(record, indent=1) + "\n").encode())
+    jsons.write(out / "summary.json", record)
     return report
 
 

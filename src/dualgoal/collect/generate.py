@@ -40,7 +40,6 @@ from dualgoal.files import (
     os_errors_in_one_line,
     remove_free_lock,
     sha256,
-    write_atomic,
 )
 from dualgoal.progress import Rate, bar, counted
 from dualgoal.workers import Pool
@@ -209,7 +208,7 @@ def _resume(plan: Plan, parts: Path) -> set[Item]:
     if unfinished is None:
         shutil.rmtree(parts, ignore_errors=True)  # without its plan nothing in there can be trusted
         make_folder(parts)
-        write_atomic(parts / "plan.json", json.dumps(asdict(plan), indent=1).encode())
+        jsons.write(parts / "plan.json", asdict(plan))
     elif unfinished != plan:
         raise UserError(f"{parts}: an unfinished generation with other settings; finish it, or remove that folder")
     done = set()

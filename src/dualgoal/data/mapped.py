@@ -1,7 +1,6 @@
 """Large image arrays as memory maps: unpacked once into the cache folder, shared by every process that loads them."""
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -61,5 +60,5 @@ def _build(archive: npz.Archive, array_path: Path, digest_path: Path) -> tuple[n
     with files.replacing(array_path) as temporary:
         archive.unpack("observations", temporary)
     facts = Facts(str(archive.path), files.sha256(archive.path), array_path.stat().st_mtime_ns)
-    files.write_atomic(digest_path, json.dumps(asdict(facts)).encode())
+    jsons.write(digest_path, asdict(facts))
     return np.load(array_path, mmap_mode="r"), facts.sha256

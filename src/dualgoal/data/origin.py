@@ -5,7 +5,6 @@ Generated, downloaded and imported datasets fill different fields; what does not
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from dualgoal.data.standard import Standard
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.versions import Quality
 from dualgoal.errors import UserError
-from dualgoal.files import sha256, write_atomic
+from dualgoal.files import sha256
 
 Item = tuple[str, int]  # split and number of an episode
 
@@ -150,7 +149,7 @@ def read(files: DatasetFiles) -> Origin:
 
 
 def write(files: DatasetFiles, origin: Origin) -> None:
-    write_atomic(files.origin, (json.dumps(_to_json(origin), indent=1) + "\n").encode())
+    jsons.write(files.origin, _to_json(origin))
 
 
 def _to_json(value: Any) -> Any:

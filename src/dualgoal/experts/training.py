@@ -7,7 +7,6 @@ networks alone, a small file, can be the beginning of another run.
 """
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,7 +25,7 @@ from dualgoal.experts.bodies import BODIES
 from dualgoal.experts.recipe import Recipe, changed
 from dualgoal.experts.rounds import Round, Simulator, Tally
 from dualgoal.experts.sac import SAC, Policy
-from dualgoal.files import cache_folder, locked, make_folder, os_errors_in_one_line, sha256, write_atomic
+from dualgoal.files import cache_folder, locked, make_folder, os_errors_in_one_line, sha256
 from dualgoal.loop import compile_loop
 from dualgoal.runs import checkpoint, directory, trees
 from dualgoal.runs.checkpoint import Arrays, Damaged
@@ -72,7 +71,7 @@ def train(
         stack.callback(session.close)
         if networks is not None:
             session.begin_with(networks)
-        write_atomic(folder / CONFIG, (json.dumps(dataclasses.asdict(recipe), indent=1) + "\n").encode())
+        jsons.write(folder / CONFIG, dataclasses.asdict(recipe))
         session.resume()
         display = progress.display(f"{recipe.body} expert", session.step, recipe.rounds * recipe.round, quiet)
         stack.callback(display.close)

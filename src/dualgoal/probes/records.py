@@ -1,7 +1,6 @@
 """The row file of `dualgoal joins`, which is also how it resumes, and the table of a row file."""
 
 import dataclasses
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 from dualgoal import jsons
 from dualgoal.errors import UserError
-from dualgoal.files import make_folder, write_atomic
+from dualgoal.files import make_folder
 from dualgoal.paper.formats import span
 from dualgoal.paper.stats import student_interval
 from dualgoal.probes.joins import Fit, Row, agent_of
@@ -26,7 +25,7 @@ class Record:
     def write(self, path: Path) -> None:
         content = {"options": self.options, "rows": [dataclasses.asdict(row) for row in self.rows]}
         make_folder(path.parent)
-        write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+        jsons.write(path, content)
 
 
 def read(path: Path) -> Record:

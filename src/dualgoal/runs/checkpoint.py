@@ -5,7 +5,6 @@ are checked in constant memory, then names, shapes and types are compared with w
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from io import BufferedReader
@@ -55,7 +54,7 @@ def write(path: Path, arrays: Mapping[str, np.ndarray], *, sealed: bool = True, 
     if sealed:
         facts["check"] = _check(facts)
         write_atomic(path, content)
-    write_atomic(path.with_suffix(".json"), (json.dumps(facts, indent=1, sort_keys=True) + "\n").encode())
+    jsons.write(path.with_suffix(".json"), facts, sort_keys=True)
     if not sealed:
         write_atomic(path, content)
 

@@ -5,7 +5,6 @@ continues; older ones are kept as far as a damaged one or an unfinished evaluati
 """
 
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -210,7 +209,7 @@ class Store:
             content = read_config(self.path)
             content["run"]["steps"] = self.run.steps
         content["check"] = config.check_of(content["run"])
-        write_atomic(target, (json.dumps(content, indent=1, sort_keys=True) + "\n").encode())
+        jsons.write(target, content, sort_keys=True)
 
     def save(self, step: int, arrays: Arrays, keep: Iterable[int] = ()) -> None:
         """Write the checkpoint of `step`, then drop those that neither `keep` nor the last few need."""

@@ -4,7 +4,6 @@ The goal is the end of the row's own episode, or one goal for all rows. Rows are
 stay on disk; a JSON file next to the columns records the run, the data and what the columns mean.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dualgoal import imports
+from dualgoal import imports, jsons
 from dualgoal.data import dataset, npz
 from dualgoal.data.dataset import Dataset
 from dualgoal.errors import UserError
-from dualgoal.files import make_folder, os_errors_in_one_line, replacing, sha256, write_atomic
+from dualgoal.files import make_folder, os_errors_in_one_line, replacing, sha256
 from dualgoal.losses import temporal_distance
 from dualgoal.progress import Rate, bar, counted
 from dualgoal.runs import policy
@@ -69,7 +68,7 @@ def write_labels(
             "data_sha256": rows.provenance.get("sha256"),
             "goal": "the last row of the episode" if goal is None else np.asarray(goal).tolist(),
         }  # fmt: skip
-        write_atomic(out.with_suffix(".json"), (json.dumps(facts, indent=1) + "\n").encode())
+        jsons.write(out.with_suffix(".json"), facts)
     return out
 
 
@@ -99,8 +98,9 @@ def parse_goal(words: Sequence[str]) -> np.ndarray | None:
     try:
         if len(words) == 1 and words[0].endswith(".npy"):
             # As a map, a header that claims more than the file holds allocates nothing.
-            return np.load(Path(words[0]).expanduser(), mmap_mode="r", allow_pickle=False)
-        goal = np.array([float(word) for word in words], np.float32)
+            goal = np.load(Path(words[0]).expanduser(), mmap_mode="r", allow_pickle=False)
+        else:
+            goal = np.array([float(word) for word in words], np.float32)
         if not np.isfinite(goal).all():
             raise ValueError("a number is not finite")
         return goal
