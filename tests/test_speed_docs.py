@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dualgoal.errors import UserError
@@ -12,6 +13,7 @@ from dualgoal.errors import UserError
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "speed.md").read_text()
 README = " ".join((ROOT / "README.md").read_text().split())
+AGAIN = ("6 graph", "without pairs", "pairs of 16 channels only", "larger tiles")  # kernels that were timed once more
 FILES = dict(re.findall(r"^    ([A-Z])  dualgoal bench .* > (results/\S+)$", PAGE, re.M))
 
 
@@ -94,7 +96,35 @@ def test_the_text_about_images_says_what_the_row_files_say():
     one, four = (slow["ms_per_step"] / fast["ms_per_step"] for fast, slow in zip(ours, library, strict=True))
     said = f"one seed is {one:.1f} times as fast as with the library's convolutions, four seeds {four:.1f} times"
     assert said in text
-    for row in (*ours, library[0]):
+    for row in (tried()["5 sums", 4], library[0]):
         assert "; ".join(f"{kind} {cost['us'] / 1e3:.2f}" for kind, cost in row["kernels"].items()) in text
-    for row in (ours[0], library[0]):
         assert f"the sum is {sum(cost['us'] for cost in row['kernels'].values()) / 1e3:.2f} ms" in text
+    assert f"outside of it, four seeds take {tried()['5 sums', 4]['ms_per_step']:.2f} ms" in text
+
+
+def tried():
+    rows = json.loads((ROOT / "results" / "bench_pixels_tried_bf16.json").read_text())
+    return {(row["variant"], row["seeds"]): row for row in rows}
+
+
+def test_versions_of_the_kernels_are_quoted_as_their_file_has_them():
+    rows, text = tried(), " ".join(PAGE.split())
+    names = [name for name, seeds in rows if seeds == 4 and not name.startswith("again")]
+    shown = lambda name, seeds: f"{rows[name, seeds]['ms_per_step']:.2f}" if (name, seeds) in rows else "not measured"
+    assert [line[1:] for line in table("**Images.**")] == [[shown(name, 1), shown(name, 4)] for name in names]
+    again = [tuple(rows[f"again: {name}", seeds]["ms_per_step"] for seeds in (1, 4)) for name in AGAIN]
+    assert "the last line gave {:.3f} and {:.3f}".format(*again[0]) in text
+    for pair in again[1:]:
+        assert "{:.2f} and {:.2f}".format(*pair) in text
+    before, graph = (rows[f"vectors: {name}", 1]["ms_per_step"] for name in ("before", "graph"))
+    assert f"from {before:.3f} to {graph:.3f} ms" in text
+
+
+def test_rates_of_training_on_images_are_those_of_their_file():
+    lines = (ROOT / "results" / "timing_images_gpu.jsonl").read_text().splitlines()
+    rates = {"dual": [], "orig": []}
+    for row in map(json.loads, lines):
+        if "steps_per_second" in row:
+            rates[row["rep"]].append(row["steps_per_second"])
+    dual, orig = (f"{np.median(rates[rep]):.0f}" for rep in ("dual", "orig"))
+    assert f"Dual takes {dual} steps per second and Orig {orig} when alone" in " ".join(PAGE.split())
