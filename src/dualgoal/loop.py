@@ -3,9 +3,9 @@
 The number of steps is an argument of the program, because a loop of static length 1 is inlined and rounds differently.
 So it does not matter how a run is cut into chunks, where it was interrupted or how often metrics were logged. Seeds are
 a mapped axis that is spread over the local devices; each seed's key is key(seed), so a seed trains the same alone and
-with others. On a CPU (where every core is a device) and with image encoders, the seeds of one device take turns instead
-of being batched: batched matrix products are slow on a CPU, and a convolution with a kernel per seed becomes a grouped
-convolution, which is slow everywhere.
+with others. On a CPU (where every core is a device) and with image encoders that have no kernels of ours, the seeds of
+one device take turns instead of being batched: batched matrix products are slow on a CPU, and a convolution with
+weights per seed becomes a grouped convolution, which is slow everywhere.
 """
 
 import functools
@@ -50,14 +50,14 @@ ONE_GRAPH = {
 
 
 def compile_loop(lowered: Any, *, traced: bool = False) -> Any:
-    """Compile a loop of training steps with the options above, or without them where the compiler refuses them. One
-    that is to be `traced` is not a single graph: a profiler does not see the kernels of a loop inside of a graph."""
+    """Compile a loop of training steps with the options above, or without those that the compiler refuses. One that is
+    to be `traced` is not a single graph: a profiler does not see the kernels of a loop inside of a graph."""
     if jax.default_backend() == "gpu":
-        options = GPU_OPTIONS if traced else GPU_OPTIONS | ONE_GRAPH
-        try:
-            return lowered.compile(compiler_options=options)
-        except (jax.errors.JaxRuntimeError, ValueError, TypeError) as error:
-            warnings.warn(f"training is compiled without {', '.join(options)}: {error}", stacklevel=2)
+        for options in ([] if traced else [GPU_OPTIONS | ONE_GRAPH]) + [GPU_OPTIONS]:
+            try:
+                return lowered.compile(compiler_options=options)
+            except (jax.errors.JaxRuntimeError, ValueError, TypeError) as error:
+                warnings.warn(f"training is compiled without {', '.join(options)}: {error}", stacklevel=2)
     return lowered.compile()
 
 
