@@ -26,6 +26,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def brief(error: object) -> str:
+    """What somebody else's exception says, in one line that is not too long and has no stop at its end."""
+    return " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not in a registry, with the nearest match."""
     known = list(known)

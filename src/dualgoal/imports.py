@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, brief
 
 WITHOUT_LABMAZE = "pip install --no-deps ogbench==1.2.2 dm-control==1.0.36"  # see pyproject.toml
 PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -67,8 +67,9 @@ def raised(what: str, error: Exception) -> UserError:
     places = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(ours)]
     own = [f for f in places if "site-packages" not in Path(f.filename).parts]
     place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-    reason = " ".join(str(error).split())[:200]
-    return UserError(f"{what} raised {type(error).__name__}: {reason}{place}; DUALGOAL_DEBUG=1 shows the traceback")
+    return UserError(
+        f"{what} raised {type(error).__name__}: {brief(error)}{place}; DUALGOAL_DEBUG=1 shows the traceback"
+    )
 
 
 def optional(module: str, extra: str, what: str) -> Any:

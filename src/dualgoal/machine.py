@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, brief
 
 PACKAGES = ("dualgoal", "jax", "jaxlib", "equinox", "optax", "numpy", "mujoco", "ogbench", "gymnasium", "safetensors")
 
@@ -55,12 +55,10 @@ def devices() -> list[typing.Any]:
     try:
         return jax.local_devices()
     except (RuntimeError, AssertionError) as problem:  # without NVIDIA's plugin, JAX only asserts that it is there
-        asked, reason = os.environ.get("JAX_PLATFORMS"), " ".join(str(problem).split())[:200]
+        asked, reason = os.environ.get("JAX_PLATFORMS"), f" ({brief(problem)})" if str(problem) else ""
         what = f"JAX_PLATFORMS={asked}: JAX finds no such device here" if asked else "JAX finds no device"
         cure = "unset it" if asked else "run 'dualgoal doctor'"
-        raise UserError(
-            f"{what}{f' ({reason})' if reason else ''}; {cure}, or for a GPU pip install 'dualgoal[cuda12]' (or cuda13)"
-        ) from problem
+        raise UserError(f"{what}{reason}; {cure}, or for a GPU pip install 'dualgoal[cuda12]' (or cuda13)") from problem
 
 
 @dataclass(frozen=True)

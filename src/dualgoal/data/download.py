@@ -23,7 +23,7 @@ from dualgoal.data import checks, npz, origin
 from dualgoal.data.origin import FileFacts, Origin
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.envs.tasks import TASKS, is_ogbench, plain
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import UserError, brief, unknown
 from dualgoal.files import (
     cache_folder,
     locked,
@@ -137,11 +137,11 @@ def _complete(url: str, partial: Path, report: Update) -> None:
                 raise _Failed(f"HTTP {error.code}") from error
             problem = f"HTTP {error.code}"
         except (HTTPException, OSError) as error:  # URLError is an OSError
-            problem = " ".join(str(getattr(error, "reason", None) or error).split())[:120]
+            problem = brief(getattr(error, "reason", None) or error)
         except UserError:  # of this machine: a full disk
             raise
         except ValueError as error:  # what is no address, and headers that are none
-            raise _Failed(f"{' '.join(str(error).split())[:120]}") from error
+            raise _Failed(brief(error)) from error
         grown = (partial.stat().st_size if partial.exists() else 0) - before
         idle = 0 if grown >= LEAST else idle + (0.25 if grown > 0 else 1)
         if idle >= ATTEMPTS:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, brief
 
 
 @contextmanager
@@ -18,5 +18,4 @@ def one_line(
     except PermissionError as problem:
         raise UserError(f"{name}: cannot be read (permission denied); change its permissions") from problem
     except Exception as problem:
-        reason = " ".join(str(problem).split())[:160] or type(problem).__name__
-        raise UserError(f"{name}: {what} ({reason}); {advice}") from problem
+        raise UserError(f"{name}: {what} ({brief(problem)}); {advice}") from problem

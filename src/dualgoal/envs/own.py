@@ -16,7 +16,7 @@ import numpy as np
 
 from dualgoal import imports
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, brief
 
 STEP = "observation, reward, terminated, truncated, info"
 Rows = Callable[[np.ndarray], np.ndarray | None]  # goals of rows of observations; None where they do not follow
@@ -53,8 +53,7 @@ def _from_id(name: str, max_steps: int | None) -> Any:
             made = gymnasium.make(name, disable_env_checker=True, render_mode="rgb_array", **limit)
         return made
     except (gymnasium.error.Error, ImportError) as problem:
-        reason = " ".join(str(problem).split())[:160].rstrip(".")
-        raise UserError(f"environment '{name}': {reason}; give a Gymnasium id, or module:factory") from problem
+        raise UserError(f"environment '{name}': {brief(problem)}; give a Gymnasium id, or module:factory") from problem
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from dualgoal import imports, jsons
 from dualgoal.data import dataset, npz
 from dualgoal.data.dataset import Dataset
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, brief
 from dualgoal.files import make_folder, os_errors_in_one_line, replacing, sha256
 from dualgoal.losses import temporal_distance
 from dualgoal.progress import Rate, bar, counted
@@ -105,8 +105,7 @@ def parse_goal(words: Sequence[str]) -> np.ndarray | None:
             raise ValueError("a number is not finite")
         return goal
     except Exception as problem:  # NumPy raises even the tokenizer's errors
-        reason = " ".join(str(problem).split())[:120]
-        raise UserError(f"--goal {' '.join(words)}: {reason}; expected numbers, or an .npy file") from problem
+        raise UserError(f"--goal {' '.join(words)}: {brief(problem)}; expected numbers, or an .npy file") from problem
 
 
 def _require_fit(loaded: Policy, rows: Dataset, data: Any) -> None:

@@ -9,7 +9,7 @@ from dualgoal import jsons
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import registry
 from dualgoal.envs.versions import QUICK
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, brief
 from dualgoal.files import read_bytes
 from dualgoal.runs.config import Run
 from dualgoal.runs.facts import RunFacts
@@ -102,7 +102,7 @@ def read_goals(file: Path, width: int) -> Goals:
             rows = np.array([[float(word) for word in line] for line in lines if line])
         rows = np.asarray(rows, float)
     except Exception as problem:  # NumPy raises even the tokenizer's errors
-        reason = " ".join(str(problem).split())[:120]
+        reason = brief(problem)
         raise UserError(
             f"{file}: no list of goals ({reason}); expected one goal of {width} numbers per line"
         ) from problem
