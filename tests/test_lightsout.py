@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dualgoal.collect.lightsout import random_dataset
+from dualgoal.collect.lightsout import view_dataset
 from dualgoal.envs import lightsout_puzzle
-from dualgoal.envs.lightsout import LightsOut
+from dualgoal.envs.lightsout import LightsOut, View
 from dualgoal.envs.lightsout_puzzle import TASKS, Puzzle, anchor_distances, distance, linear_table, press, search
 from dualgoal.errors import UserError
 from dualgoal.theory import processes
@@ -144,18 +144,18 @@ def test_press_is_pure_and_cancels_itself():
     assert once.dtype == boards.dtype
 
 
-def test_random_dataset_is_presses():
+def test_a_dataset_is_random_presses():
     puzzle = Puzzle(3, 3)
-    data = random_dataset(puzzle, episodes=200, length=25, seed=1)
+    data = view_dataset(View(puzzle), episodes=200, length=25, seed=1)
     assert data.rows == 200 * 26 and data.episodes == 200 and data.discrete and data.action_dim == 9
     now = np.flatnonzero(~data.terminals)
     expected = (data.observations[now] + puzzle.toggles[data.actions[now]]) % 2
     np.testing.assert_array_equal(data.observations[now + 1], expected)
     assert data.observations.dtype == np.float32 and data.actions.dtype == np.int32
     assert abs(data.observations[data.starts].mean() - 0.5) < 0.05 and len(np.unique(data.actions)) == 9
-    again = random_dataset(puzzle, episodes=200, length=25, seed=1)
+    again = view_dataset(View(puzzle), episodes=200, length=25, seed=1)
     assert data.provenance == again.provenance
-    assert data.provenance["sha256"] != random_dataset(puzzle, 200, seed=2).provenance["sha256"]
+    assert data.provenance["sha256"] != view_dataset(View(puzzle), 200, 25, seed=2).provenance["sha256"]
 
 
 @pytest.mark.parametrize("size", ["3x3", "4x4"])
