@@ -118,7 +118,7 @@ def test_signs_of_life_say_how_far_the_run_is_and_how_it_ended(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert (status.rate, status.busy, status.state) == (12.5, "evaluating step 20", "running")
-    assert owner.seems_alive(status) and not owner.seems_alive(status, now=status.time + 60)
+    assert owner.seems_alive(status) and not owner.seems_alive(replace(status, time=status.time - 60))
     held.release("failed", "no data")
     assert (owner.read_status(tmp_path).state, owner.read_status(tmp_path).why) == ("failed", "no data")
 

@@ -237,7 +237,7 @@ class Row(Case):
         return "\n".join(lines)
 
 
-def time_case(case: Case, options: Options, baseline: Advance | None = None, trace: Path | None = None) -> Row:
+def time_case(case: Case, options: Options, baseline: Advance | None, trace: Path | None) -> Row:
     """Compile and time one case, together with the baseline if there is one."""
     agent, data = case.agent(), to_device(rows_of(case.task))
     program = TrainingLoop(agent, tuple(range(case.seeds)))

@@ -249,10 +249,10 @@ class Writer:
 END_OF_STREAM = b"\x03\x00"  # an empty last block of deflate
 
 
-def packed(content: Any, level: int = 1) -> bytes:
+def packed(content: Any) -> bytes:
     """A piece of a deflate stream that ends at a whole byte and refers to nothing before it, so that pieces can be
     joined in any number."""
-    compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    compressor = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
     return compressor.compress(content) + compressor.flush(zlib.Z_FULL_FLUSH)
 
 

@@ -254,7 +254,7 @@ def judge(means: Means) -> dict[str, Verdict]:
     return {name: claim.judge(means) for name, claim in CLAIMS.items()}
 
 
-def lines(records: Iterable[Record] = ()) -> list[tuple[str, str, str]]:
+def lines(records: Iterable[Record]) -> list[tuple[str, str, str]]:
     """(claim, on the paper's numbers, on ours), as printed under the tables. Figures have no published numbers."""
     paper, ours = judge(of_paper()), judge(of_records(records))
     theirs = {name: str(v) if v.holds is not None else "a figure, no published numbers" for name, v in paper.items()}

@@ -17,6 +17,8 @@ from dualgoal.errors import UserError
 from dualgoal.runs import config, directory, policy
 from dualgoal.runs.rows import EvalRow
 
+AT_ONCE = 16_384  # pairs of boards that are played at once
+
 
 class OnDevice:
     """An evaluator for training: acts greedily towards the five goals from a checkpoint, all seeds at once."""
@@ -82,7 +84,7 @@ def play(
     return (board == goal).all(-1), length
 
 
-def all_pairs(path: str | Path, seed: int | None = None, *, batch: int = 16_384) -> float:
+def all_pairs(path: str | Path, seed: int) -> float:
     """The share of all (start, goal) pairs of a small board that a trained run solves within n presses."""
     loaded = policy.load(path, seed)
     view = View.parse(loaded.run.task)
@@ -93,7 +95,7 @@ def all_pairs(path: str | Path, seed: int | None = None, *, batch: int = 16_384)
     every = view.puzzle.boards(np.arange(2**view.puzzle.buttons))
     pairs = np.arange(len(every) ** 2)
     solve = jax.jit(lambda params, s, g: play(loaded.agent, view, params, s, g)[0].sum())
-    blocks = np.split(pairs, range(batch, len(pairs), batch))
+    blocks = np.split(pairs, range(AT_ONCE, len(pairs), AT_ONCE))
     solved = [solve(loaded.params, every[block // len(every)], every[block % len(every)]) for block in blocks]
     return float(sum(solved)) / len(pairs)
 

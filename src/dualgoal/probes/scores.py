@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 AT_ONCE = 256  # rows that a network reads at once
+RIDGE = 1e-3  # weight of the penalty of `linear_probe`, per row
 
 
 def in_parts(function: Callable[[slice], Any], count: int) -> np.ndarray:
@@ -28,7 +29,7 @@ def area_under_curve(same: np.ndarray, different: np.ndarray) -> float:
     return float((below + not_above).mean() / (2 * len(same)))
 
 
-def linear_probe(z: np.ndarray, bits: np.ndarray, ridge: float = 1e-3) -> float:
+def linear_probe(z: np.ndarray, bits: np.ndarray) -> float:
     """How many of the bits a linear map reads from z: fitted by ridge regression on the first half of the rows, the
     share that is right on the second half. 0.5 is chance."""
     half = len(z) // 2
@@ -36,5 +37,5 @@ def linear_probe(z: np.ndarray, bits: np.ndarray, ridge: float = 1e-3) -> float:
     mean, std = z[:half].mean(0), z[:half].std(0) + 1e-8
     x = np.concatenate([(z - mean) / std, np.ones((len(z), 1))], axis=-1)
     fit, target = x[:half], 2 * bits[:half].astype(np.float64) - 1
-    w = np.linalg.solve(fit.T @ fit + ridge * half * np.eye(x.shape[-1]), fit.T @ target)
+    w = np.linalg.solve(fit.T @ fit + RIDGE * half * np.eye(x.shape[-1]), fit.T @ target)
     return float(((x[half:] @ w > 0) == (bits[half:] > 0.5)).mean())

@@ -51,11 +51,11 @@ def probe_run(
     run: str | Path,
     data: str | Path,
     *,
-    seeds: Sequence[int] = (),
-    step: int | None = None,
-    split: str = "val",
-    count: int = 2000,
-    draw: int = 0,
+    seeds: Sequence[int],
+    step: int | None,
+    split: str,
+    count: int,
+    draw: int,
 ) -> list[ButtonScores]:
     """The scores of every seed of a run on `count` rows of a dataset, chosen by the seed `draw`."""
     rows: Rows | None = None

@@ -246,7 +246,7 @@ class Store:
         for later in [s for s in steps(self.path) if s > step]:
             self._remove(later)
 
-    def prune(self, keep: Iterable[int] = ()) -> None:
+    def prune(self, keep: Iterable[int]) -> None:
         """Drop the checkpoints that neither `keep` nor the last few need. By arrays, not by JSON: a process killed
         between the two removals leaves arrays that no JSON names."""
         self.owner.check()
@@ -305,7 +305,7 @@ def require_own(path: Path, step: int) -> None:
         raise UserError(f"{target}: belongs to {made}, not to this run at step {step}; remove it or restore its name")
 
 
-def choose_seeds(path: Path, run: Run, seeds: Sequence[int] | None = None) -> tuple[int, ...]:
+def choose_seeds(path: Path, run: Run, seeds: Sequence[int] | None) -> tuple[int, ...]:
     """`seeds` if the run has them; without any, all of the run's."""
     for seed in seeds or ():
         if seed not in run.seeds:

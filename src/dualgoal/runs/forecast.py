@@ -53,7 +53,7 @@ class Forecast:
     goals: int | None  # of an evaluation, where that is known
 
 
-def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int | None = None) -> Forecast:
+def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int | None) -> Forecast:
     """Find out all of it without writing anything."""
     if workers is not None:
         config.check_range("workers", workers, 1)

@@ -53,9 +53,8 @@ def find(folder: str | Path) -> Iterator[Path]:
         folders.sort()
 
 
-def look(path: Path, now: float | None = None) -> Line:
+def look(path: Path) -> Line:
     """One run directory; what is damaged shows as missing."""
-    now = time.time() if now is None else now
     try:
         content = directory.read_config(path)
     except UserError:
@@ -73,7 +72,7 @@ def look(path: Path, now: float | None = None) -> Line:
     given = run.get("seeds")
     seeds = [seed for seed in given if isinstance(seed, int)] if isinstance(given, list) else []
     success_step, success = _last_success(found, goals, seeds)
-    state = _state(status, saved, steps, _evaluated(run, found, goals, seeds), now)
+    state = _state(status, saved, steps, _evaluated(run, found, goals, seeds))
     going = state == "running" and rate and steps > step
     return Line(
         path=str(path),
@@ -88,14 +87,14 @@ def look(path: Path, now: float | None = None) -> Line:
         success=success,
         success_step=success_step,
         node=status.host if status else "",
-        why=_why(state, status, now),
-        seen=now - status.time if status else None,
+        why=_why(state, status),
+        seen=time.time() - status.time if status else None,
     )
 
 
-def _state(status: owner.Status | None, saved: list[int], steps: int, evaluated: bool, now: float) -> str:
+def _state(status: owner.Status | None, saved: list[int], steps: int, evaluated: bool) -> str:
     if status is not None and status.state == "running":
-        return "running" if owner.seems_alive(status, now) else "lost"
+        return "running" if owner.seems_alive(status) else "lost"
     if steps and saved[-1:] == [steps] and evaluated:
         return "finished"
     if status is not None and status.state in ("failed", "interrupted"):
@@ -103,11 +102,11 @@ def _state(status: owner.Status | None, saved: list[int], steps: int, evaluated:
     return "unfinished"
 
 
-def _why(state: str, status: owner.Status | None, now: float) -> str:
+def _why(state: str, status: owner.Status | None) -> str:
     if status is None or state in ("finished", "unfinished"):
         return ""
     if state == "lost":
-        return f"no sign of life for {_duration(now - status.time)}"
+        return f"no sign of life for {_duration(time.time() - status.time)}"
     return status.why or status.busy
 
 

@@ -113,22 +113,21 @@ class Scores:
         """(seeds, steps): the mean over goals, NaN where the evaluation is not complete."""
         return self.success.mean(axis=2)
 
-    def per_goal(self, last: int = LAST) -> np.ndarray:
+    def per_goal(self) -> np.ndarray:
         """(seeds, goals): the mean over each seed's last complete evaluations; NaN for seeds without one."""
         out = np.full((len(self.seeds), len(self.goals)), np.nan)
         for i, there in enumerate(self.complete()):
             if there.any():
-                out[i] = self.success[i, np.flatnonzero(there)[-last:]].mean(axis=0)
+                out[i] = self.success[i, np.flatnonzero(there)[-LAST:]].mean(axis=0)
         return out
 
-    def per_seed(self, last: int = LAST) -> np.ndarray:
+    def per_seed(self) -> np.ndarray:
         """(seeds with an evaluation,): the number a table averages."""
-        scores = self.per_goal(last)
-        return np.array([row.mean() for row in scores if row.size and not np.isnan(row).any()])
+        return np.array([row.mean() for row in self.per_goal() if row.size and not np.isnan(row).any()])
 
-    def counted(self, last: int = LAST) -> tuple[int, ...]:
+    def counted(self) -> tuple[int, ...]:
         """The evaluation steps that enter the score of some seed."""
-        used = {int(i) for there in self.complete() for i in np.flatnonzero(there)[-last:]}
+        used = {int(i) for there in self.complete() for i in np.flatnonzero(there)[-LAST:]}
         return tuple(self.steps[i] for i in sorted(used))
 
 

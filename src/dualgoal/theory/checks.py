@@ -40,27 +40,25 @@ def random_stochastic(rng: np.random.Generator, states: int, actions: int = 3, s
     return Process(rng.integers(states, size=shape), rng.dirichlet(np.ones(successors), shape[:2]))
 
 
-def random_deterministic(rng: np.random.Generator, states: int, actions: int = 3) -> Process:
-    """Each action leads to one random state."""
-    return Process(rng.integers(states, size=(states, actions, 1)), np.ones((states, actions, 1)))
+def random_deterministic(rng: np.random.Generator, states: int) -> Process:
+    """Each of three actions leads to one random state."""
+    return Process(rng.integers(states, size=(states, 3, 1)), np.ones((states, 3, 1)))
 
 
-def random_unreachable(rng: np.random.Generator, states: int, actions: int = 3, successors: int = 3) -> Process:
+def random_unreachable(rng: np.random.Generator, states: int) -> Process:
     """Two halves, and only the first can leave: goals of the first are unreachable from the second."""
-    process = random_stochastic(rng, states, actions, successors)
+    process = random_stochastic(rng, states)
     half = states // 2
     first, there = np.arange(states)[:, None, None] < half, process.successors
     return Process(np.where(first, there, half + there % (states - half)), process.probabilities)
 
 
-def random_block(rng: np.random.Generator, states: int, observations: int = 3, actions: int = 3) -> BlockProcess:
-    """About `states` observations: each latent state of a random process shows 1 to 2 * observations - 1 of them."""
-    latents = max(states // observations, 2)
-    decoder = np.repeat(np.arange(latents), rng.integers(1, 2 * observations, size=latents))
+def random_block(rng: np.random.Generator, states: int) -> BlockProcess:
+    """About `states` observations: each latent state of a random process shows one to five of them."""
+    latents = max(states // 3, 2)
+    decoder = np.repeat(np.arange(latents), rng.integers(1, 6, size=latents))
     weights = rng.uniform(0.1, 1.0, size=len(decoder))
-    return BlockProcess(
-        random_stochastic(rng, latents, actions), decoder, weights / np.bincount(decoder, weights)[decoder]
-    )
+    return BlockProcess(random_stochastic(rng, latents), decoder, weights / np.bincount(decoder, weights)[decoder])
 
 
 def run_checks(sizes: Sequence[int] = SIZES, *, seed: int = 0, repeats: int = 100) -> Iterator[CheckResult]:

@@ -226,12 +226,12 @@ def to_distance(values: np.ndarray, gamma: float) -> np.ndarray:
         return np.log(values) / math.log(gamma) + 0.0
 
 
-def distances(process: Process, gamma: float, goals: np.ndarray | None = None, *, tol: float = 1e-13) -> np.ndarray:
+def distances(process: Process, gamma: float, goals: np.ndarray | None = None) -> np.ndarray:
     """d*[s, g]: by breadth-first search if the process is deterministic (gamma has no influence), else by value
     iteration."""
     if process.deterministic:
         return shortest_paths(process, goals)
-    return to_distance(optimal_values(process, gamma, goals, tol=tol), gamma)
+    return to_distance(optimal_values(process, gamma, goals), gamma)
 
 
 def dual_representation(process: Process, gamma: float, goals: np.ndarray | None = None) -> np.ndarray:
@@ -258,11 +258,11 @@ def _solve_each(kernel: jax.Array, policy: jax.Array, goals: jax.Array, gamma: j
 
 
 @in_float64
-def policy_values(process: Process, policy: np.ndarray, gamma: float, goals: np.ndarray | None = None) -> np.ndarray:
+def policy_values(process: Process, policy: np.ndarray, gamma: float) -> np.ndarray:
     """V^pi[s, g] of a deterministic policy [s, g], exactly: (I - gamma P_pi off the goal) V = 1[goal], per goal."""
     if process.states > LINEAR_SOLVE_LIMIT:
         raise UserError(
             f"policy_values: {process.states} states; one dense solve per goal is possible up to {LINEAR_SOLVE_LIMIT} "
             "(optimal_values has no such limit)"
         )
-    return np.asarray(_solve_each(process.dense(), policy, goal_states(process, goals), np.float64(gamma)))
+    return np.asarray(_solve_each(process.dense(), policy, goal_states(process, None), np.float64(gamma)))

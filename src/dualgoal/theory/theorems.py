@@ -7,7 +7,6 @@ A certificate is the largest deviation from the statement: 0 in exact arithmetic
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -125,8 +124,9 @@ def fit_errors(values: np.ndarray, dim: int) -> FitErrors:
 
 
 @in_float64
-@partial(jax.jit, static_argnames=("steps",))
-def _metric_error(x: jax.Array, values: jax.Array, steps: int = 1500) -> jax.Array:
+@jax.jit
+def _metric_error(x: jax.Array, values: jax.Array) -> jax.Array:
+    steps = 1500
     off_diagonal = ~np.eye(len(values), dtype=bool)
 
     def loss(x: jax.Array) -> jax.Array:
