@@ -7,7 +7,7 @@ never need 24. Whatever is wrong with a file is found here, before anything trai
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal.data import checks, mapped, npz, oracle, origin
+from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import Origin
 from dualgoal.data.paths import DatasetFiles, find
 from dualgoal.envs.tasks import is_oracle
@@ -69,7 +70,6 @@ class Dataset:
         (10, 2, (2,))
         """
         from dualgoal.data import importing
-        from dualgoal.data.goals import GoalSpace
 
         space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
         arrays, known = importing.gather(episodes, space, observation_keys, scale_actions, standardize)
@@ -149,14 +149,13 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
         actions = archive.read("actions")
         terminals = archive.read("terminals")
         goals = archive.read("goals") if "goals" in archive.members else None
-        space = {}
         if task is not None and is_oracle(task):
             goals = oracle.goals(task, archive)
-            space = {"goal_space": {"shape": [goals.shape[1]], "keys": ["oraclerep"]}}  # as a `GoalSpace` is recorded
+            recorded = replace(recorded, goal_space=GoalSpace(goals.shape[1:], keys=("oraclerep",)))
     actions, terminals = checks.arrays(file.name, observations, actions, terminals)
     if observations.dtype != np.uint8:
         observations = observations.astype(np.float32, copy=False)
-    provenance = _provenance(file, recorded, digest or sha256(file)) | space
+    provenance = _provenance(file, recorded, digest or sha256(file))
     if goals is not None:
         goals = checks.goals(file.name, goals, observations)
     if observations.dtype == np.uint8:
