@@ -73,17 +73,18 @@ def test_the_number_of_steps_is_not_changed_by_hand(at_once, tmp_path):
         directory.read_run(tmp_path)
 
 
-def test_the_same_command_with_more_steps_finds_the_run(tmp_path):
+def test_the_same_command_with_more_steps_finds_the_run(tmp_path, monkeypatch):
     """Without --out; the schedule that the preset derived from fewer steps is kept, a chosen one is not."""
+    monkeypatch.chdir(tmp_path)
     short, long = (tiny_run(steps=n, eval_every=n // 10, log_every=n // 10) for n in (1000, 2000))
-    assert continuing.find(long, None, root=tmp_path) == (long, directory.default_folder(long, tmp_path))
-    there = write_run(directory.default_folder(short, tmp_path), short, [])
-    run, path = continuing.find(long, None, root=tmp_path)
+    assert continuing.find(long, None) == (long, directory.default_folder(long))
+    there = write_run(directory.default_folder(short), short, [])
+    run, path = continuing.find(long, None)
     assert path == there and (run.steps, run.eval_every) == (2000, 100) and run.id == short.id
-    assert continuing.find(long, None, ("log_every",), tmp_path)[1] != there
+    assert continuing.find(long, None, ("log_every",))[1] != there
     assert continuing.find(long, there, ("log_every",))[0] == long, "training says what differs"
     other = dataclasses.replace(long, lr=1e-3)
-    assert continuing.find(other, None, root=tmp_path)[1] == directory.default_folder(other, tmp_path)
+    assert continuing.find(other, None)[1] == directory.default_folder(other)
 
 
 def planned(run) -> PlannedRun:

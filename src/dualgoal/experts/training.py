@@ -245,9 +245,7 @@ class Session:
             file = directory.checkpoint_path(self.folder, self.step)
             checkpoint.write(file, self._arrays(), step=self.step, seconds=self.elapsed)
         for step in directory.steps(self.folder)[:-1]:
-            old = directory.checkpoint_path(self.folder, step)
-            old.with_suffix(".json").unlink(missing_ok=True)
-            old.unlink(missing_ok=True)
+            directory.remove_checkpoint(self.folder, step)
 
     def resume(self) -> None:
         """Go on from the newest intact checkpoint, if there is one."""

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -219,14 +220,12 @@ def _do(job: Job, execution: Execution, workers: int | None, *, wait: bool = Fal
 def _evaluate_noisy(job: Job, workers: int | None) -> None:
     from dualgoal.runs import evaluation
 
-    journal = Journal(job.out / directory.NOISY_EVALUATIONS, EvalRow.from_json, EvalRow.to_json)
-    try:
+    file = job.out / directory.NOISY_EVALUATIONS
+    with closing(Journal(file, EvalRow.from_json, EvalRow.to_json)) as journal:
         for step in _steps_without_noise(job.out, job.planned):
             noise, seeds = job.planned.noise, job.planned.seeds
             journal.append(evaluation.evaluate(job.out, step=step, goal_noise=noise, seeds=seeds, workers=workers))
             journal.sync()
-    finally:
-        journal.close()
 
 
 @dataclass(frozen=True)

@@ -30,17 +30,16 @@ def find(
     run: Run,
     out: str | Path | None,
     left_open: Collection[str] = config.SCHEDULE,
-    root: str | Path = "runs",
     also: str | Path | None = None,
 ) -> tuple[Run, Path]:
-    """The directory of a run (`out`, else `also` or one below `root`), and the run as it is recorded there, apart from
+    """The directory of a run (`out`, else `also` or one below `runs`), and the run as it is recorded there, apart from
     its steps.
 
     `left_open` are the fields that the user has not chosen. Where no directory holds this run, it is a new one, and
     `train` says what is wrong if `out` holds another.
     """
     run = absolute(run)
-    usual = directory.default_folder(run, root)
+    usual = directory.default_folder(run)
     siblings = sorted(usual.parent.glob(f"{usual.name.rpartition('-')[0]}-*"))  # of the same parts, with another id
     others = [*([] if also is None else [Path(also)]), usual, *siblings]
     for folder in [Path(out)] if out is not None else others:

@@ -244,7 +244,7 @@ class Store:
         self.metrics.keep(lambda row: row["step"] <= step)
         self.evals.keep(lambda row: row.step <= step and row.step not in incomplete)
         for later in [s for s in steps(self.path) if s > step]:
-            self._remove(later)
+            remove_checkpoint(self.path, later)
 
     def prune(self, keep: Iterable[int]) -> None:
         """Drop the checkpoints that neither `keep` nor the last few need. By arrays, not by JSON: a process killed
@@ -252,18 +252,19 @@ class Store:
         self.owner.check()
         wanted = {*steps(self.path)[-KEEP_LAST:], *keep}
         for step in set(_numbers(self.path, ".safetensors")) - wanted:
-            self._remove(step)
-
-    def _remove(self, step: int) -> None:
-        # The JSON goes first: without it the arrays are not a checkpoint any more.
-        target = checkpoint_path(self.path, step)
-        target.with_suffix(".json").unlink(missing_ok=True)
-        target.unlink(missing_ok=True)
+            remove_checkpoint(self.path, step)
 
 
 def checkpoint_path(path: Path, step: int) -> Path:
     """Where the arrays of `step` are; padded so that names sort as numbers do."""
     return Path(path) / CHECKPOINTS / f"step-{step:09d}.safetensors"
+
+
+def remove_checkpoint(path: Path, step: int) -> None:
+    """The JSON goes first: without it the arrays are not a checkpoint any more."""
+    target = checkpoint_path(path, step)
+    target.with_suffix(".json").unlink(missing_ok=True)
+    target.unlink(missing_ok=True)
 
 
 def steps(path: Path) -> list[int]:

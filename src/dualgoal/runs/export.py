@@ -11,19 +11,17 @@ from dualgoal import files, jsons
 from dualgoal.errors import UserError
 from dualgoal.runs import checkpoint, config, flat, policy
 
-FORMAT = policy.EXPORTED
-
 
 def export_policy(run: str | Path, out: str | Path, *, seed: int | None = None, step: int | None = None) -> Path:
     """Write `out` (.safetensors) and its JSON file from a run; returns the former."""
     out = Path(out)
     if out.suffix != ".safetensors":
         raise UserError(f"{out}: expected a name that ends in .safetensors or .onnx")
-    require_free(out, FORMAT)
+    require_free(out, policy.EXPORTED)
     loaded = policy.load(run, seed, step)
     arrays, architecture = describe(loaded)
     files.make_folder(out.parent)
-    checkpoint.write(out, arrays, sealed=False, format=FORMAT, step=loaded.step, **architecture)
+    checkpoint.write(out, arrays, sealed=False, format=policy.EXPORTED, step=loaded.step, **architecture)
     return out
 
 

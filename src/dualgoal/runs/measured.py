@@ -6,6 +6,7 @@ episodes the later one counts.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,11 +40,8 @@ def write(path: Path, rows: Iterable[EvalRow], conditions: Conditions) -> None:
     """Add the rows of an evaluation under these conditions to a run directory."""
     more: dict[str, Any] = {"eval_seed": conditions.eval_seed, "random": conditions.random}
     more["time"] = datetime.now(UTC).isoformat(timespec="seconds")
-    journal = Journal(Path(path) / FILE, Measured.from_json, Measured.to_json)
-    try:
+    with closing(Journal(Path(path) / FILE, Measured.from_json, Measured.to_json)) as journal:
         journal.append(Measured(**vars(row), **more) for row in rows)
-    finally:
-        journal.close()
 
 
 def read(path: Path) -> tuple[list[Measured], str | None]:
