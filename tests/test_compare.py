@@ -123,7 +123,7 @@ def test_settings_stand_under_every_form():
             "MuJoCo: 3.4.0",
         ):
             assert fact in shown, (form.__name__, fact)
-    json.dumps(filled.to_dict(), allow_nan=False)
+    json.dumps(dataclasses.asdict(filled), allow_nan=False)
 
 
 def test_rows_of_different_length_are_not_compared():

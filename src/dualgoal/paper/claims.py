@@ -39,14 +39,14 @@ class Means:
 
     rows: Mapping[str, Rows]
 
-    def averages(self, table: str) -> tuple[Row, int]:
-        """Column averages over the tasks that every present column has, and how many tasks that are."""
+    def averages(self, table: str) -> Row:
+        """Column averages over the tasks that every present column has."""
         rows, printed = self._of_table(table)
+        if printed is not None:
+            return printed
         columns = {column for row in rows.values() for column in row}
         common = [row for row in rows.values() if set(row) == columns]
-        if printed is not None:
-            return printed, len(common)
-        return {c: float(np.mean([row[c] for row in common])) for c in (common[0] if common else ())}, len(common)
+        return {c: float(np.mean([row[c] for row in common])) for c in (common[0] if common else ())}
 
     def against(self, table: str, column: str) -> list[tuple[Row, int]]:
         """A column against all others: averages over the tasks that both have, and how many tasks that are.
@@ -149,7 +149,7 @@ def best_average(
 
 def least_sensitive(means: Means) -> Verdict:
     """Dual's average has the best rank under each algorithm; the spread of the averages is shown as well."""
-    found = {algo: means.averages(f"state_{algo}")[0] for algo in ("gcivl", "crl", "gcfbc")}
+    found = {algo: means.averages(f"state_{algo}") for algo in ("gcivl", "crl", "gcfbc")}
     reps = [rep for rep in REPS if all(rep in averages for averages in found.values())]
     if "dual" not in reps or len(reps) < 2:
         return Verdict(None)

@@ -7,7 +7,6 @@ different numbers of steps are not compared with each other. `formats.py` turns 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -116,10 +115,6 @@ class FilledTable:
     improvement: dict[str, Improvement]  # of Dual over each other column
     differences: dict[str, Difference]  # by task, between the two columns the table is about
     settings: list[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return dataclasses.asdict(self)
 
     def has_measurements(self) -> bool:
         """Whether any cell was run."""

@@ -16,7 +16,7 @@ import numpy as np
 from dualgoal.errors import UserError
 from dualgoal.paper import stats
 from dualgoal.paper.stats import Gap, Interval
-from dualgoal.runs import config, directory, measured
+from dualgoal.runs import config, directory, measured, overview
 from dualgoal.runs.rows import LAST, Conditions, EvalRow, scores
 
 ENOUGH = 4  # seeds on each side for a bootstrap interval; of fewer it is too narrow to be printed
@@ -191,15 +191,13 @@ def text(found: Comparison) -> str:
     for goal in found.sides[0].goals:
         scored = [_shown(side.goals[goal]) for side in found.sides]
         lines.append([f"goal {goal}", *scored, *(_gap(change.goals[goal]) for change in found.differences)])
-    wide = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-    table = ["  ".join(cell.ljust(w) for cell, w in zip(line, wide, strict=True)).rstrip() for line in lines]
     kind = "over seeds (of a single seed, or of seeds that agree, over episodes)"
     head = f"{found.task}: success in %, {found.source}; 95 % intervals {kind}"
     about = []
     for name, side in zip(letters, found.sides, strict=True):
         seeds, steps = " ".join(map(str, side.seeds)), ", ".join(f"{step:,}" for step in side.steps)
         about.append(f"{name}: {side.path}  seeds {seeds}  steps {steps}  {side.episodes} episodes per seed and goal")
-    return "\n".join([head, *table, *about, *_notes(found, letters)])
+    return "\n".join([head, *overview.aligned(lines), *about, *_notes(found, letters)])
 
 
 def _notes(found: Comparison, letters: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Reproduce a table of the paper: a plan of runs that comes with the package, and the table that they fill."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,5 +31,5 @@ def write_table(table: str, planned: Sequence[Job], out: Path, problems: Sequenc
     found, left_out = jobs.records(planned)
     filled = comparison.fill_table(table, found, tasks=[job.planned.task for job in planned])
     stem, problems = out / "tables" / table, [*problems, *left_out]
-    made = jobs.write_outcome(stem, formats.text(filled), filled.to_dict(), problems, formats.latex(filled))
+    made = jobs.write_outcome(stem, formats.text(filled), asdict(filled), problems, formats.latex(filled))
     return replace(made, files=(*made.files, *figures.draw(filled, found, stem)))

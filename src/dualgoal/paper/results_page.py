@@ -87,7 +87,7 @@ def collect(
     of the time in which several of them used one device.
     """
     written = []
-    paths = [path for path in overview.find(runs) if (path / directory.CONFIG).exists()]
+    paths = list(filter(directory.is_run, overview.find(runs)))
     spent = costs.of_runs(paths, shared_device)
     for path in paths:
         try:

@@ -258,11 +258,11 @@ def valid(table: Any) -> bool:
     shape = (len(goals), len(points))
     return (
         all(isinstance(g, int) and 0 <= g < len(points) for g in goals)
-        and all(isinstance(table.get(key), int) and _number(table[key]) for key in ("seed", "step"))
+        and all(isinstance(table.get(key), int) and is_number(table[key]) for key in ("seed", "step"))
         and _matrix(points, (None, 2))
         and _matrix(table.get("learned"), shape)
         and (exact is None or _matrix(exact, shape))
-        and (walls is None or (_matrix(walls, (None, 3)) and _number(table.get("cell"))))
+        and (walls is None or (_matrix(walls, (None, 3)) and is_number(table.get("cell"))))
         and _numbers(table.get("correlations", []))
         and _matrix(table.get("profile", []), (None, 4))
         and _numbers([table.get("correlation")])
@@ -282,12 +282,13 @@ def _valid_paths(table: Table, points: int, goals: int) -> bool:
     )
 
 
-def _number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether this is a number that can be drawn; a damaged file may hold anything."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -1e15 < value < 1e15  # and not NaN
 
 
 def _numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(v is None or _number(v) for v in values)
+    return isinstance(values, list) and all(v is None or is_number(v) for v in values)
 
 
 def _matrix(values: Any, shape: tuple[int | None, int]) -> bool:

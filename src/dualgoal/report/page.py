@@ -58,7 +58,7 @@ def write_report(
     words += [] if data_path is None else ["--data", str(data_path)]
     command = command or shlex.join(words)
     paths = _expand(runs)
-    if not any(map(_is_run, paths)):
+    if not any(map(directory.is_run, paths)):
         raise UserError(f"{paths[0]}: not a run directory (no config.json), nor a folder with one; give a run's --out")
     page = build(paths, title=title, command=command, data_path=data_path, explore=explore, notes=notes)
     target = Path(out)
@@ -71,13 +71,9 @@ def _expand(runs: Sequence[str | Path]) -> list[Path]:
     """Every run directory, where folders that hold run directories stand for all of them."""
     out: list[Path] = []
     for run in map(Path, runs):
-        inside = [path for path in overview.find(run) if _is_run(path)] if run.is_dir() else []
-        out += inside or [run]
+        inside = filter(directory.is_run, overview.find(run)) if run.is_dir() else ()
+        out += [*inside] or [run]
     return list(dict.fromkeys(out))
-
-
-def _is_run(path: Path) -> bool:
-    return (path / directory.CONFIG).exists()
 
 
 def build(

@@ -20,6 +20,7 @@ from dualgoal.paper.comparison import Cell, FilledTable
 from dualgoal.paper.figures import Curve, learning_curve
 from dualgoal.paper.tables import Number, PlannedRun
 from dualgoal.report.curves import Named, chart
+from dualgoal.report.distances import is_number
 from dualgoal.report.html import Markup, join, tag
 from dualgoal.report.reader import RunView
 from dualgoal.runs import config, measured
@@ -29,7 +30,6 @@ from dualgoal.runs.rows import Scores, success_by_seed
 FILM_LIMIT = 24 << 20  # bytes of video in one page
 POSTER_LIMIT = 1 << 20  # bytes of a film's first frame
 MAX_POINTS = 200  # of a loss curve
-LARGEST = 1e15  # numbers of a damaged file that are larger are not drawn
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def results(runs: Sequence[Shown]) -> Markup:
 
 def _result_row(run: Shown, any_paper: bool) -> list[Markup]:
     values = run.view.scores().per_seed()
-    trained = max((row["step"] for row in run.view.metrics if abs(row["step"]) < LARGEST), default=0)
+    trained = max((row["step"] for row in run.view.metrics if is_number(row["step"])), default=0)
     steps = max(run.view.scores().counted(), default=trained)
     cells = [cell(_both(run))]
     if values.size:
@@ -192,14 +192,10 @@ def losses(runs: Sequence[Shown]) -> Markup:
 def _loss(run: Shown, name: str) -> Curve | None:
     found: dict[int, list[float]] = {}
     for row in run.view.metrics:
-        if row.get("split", "train") == "train" and _drawable(row.get(name)) and _drawable(row["step"]):
+        if row.get("split", "train") == "train" and is_number(row.get(name)) and is_number(row["step"]):
             found.setdefault(row["step"], []).append(float(row[name]))
     steps = sorted(found)[:: max(1, len(found) // MAX_POINTS)]
     return Curve(np.array(steps), np.array([np.mean(found[s]) for s in steps])) if steps else None
-
-
-def _drawable(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
 
 
 def paper_table(filled: FilledTable) -> Markup:

@@ -41,6 +41,11 @@ def default_folder(run: Run, root: str | Path = "runs") -> Path:
     return Path(root) / run.task / re.sub(r"[^\w.-]", "_", "-".join((*run.names, run.id)))
 
 
+def is_run(path: Path) -> bool:
+    """Whether a directory has a configuration."""
+    return (path / CONFIG).exists()
+
+
 @dataclass(frozen=True)
 class Recorded:
     """What config.json says about a run."""

@@ -61,7 +61,7 @@ def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int |
     training.check_evaluation(run)
     machine.a_device_per_core()
     done = 0
-    if (out / directory.CONFIG).exists():
+    if directory.is_run(out):
         directory.require_same_run(out, directory.read_run(out), run)
         done = max(directory.steps(out), default=0)
     folder = data_path if data_path is not None else cached(run.task)

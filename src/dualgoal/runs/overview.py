@@ -185,11 +185,14 @@ def cells(line: Line) -> tuple[str, ...]:
 
 
 def text(lines: Sequence[Line]) -> str:
-    """A table of plain text, with as many columns as it needs."""
-    shown = [COLUMNS, *map(cells, lines)]
-    wide = [max(len(row[i]) for row in shown) for i in range(len(COLUMNS))]
-    body = ["  ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=True)).rstrip() for row in shown]
-    return "\n".join([*body, summary(lines)])
+    """A table of plain text."""
+    return "\n".join([*aligned([COLUMNS, *map(cells, lines)]), summary(lines)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of a table as lines, each column as wide as it needs to be."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def picture(lines: Sequence[Line]) -> Any:
