@@ -152,22 +152,15 @@ def summary(sentences: Sequence[str]) -> str:
 
 def where_learned_distances_win(folder: Path) -> str:
     """The learned representation against raw goals at full size, from the row files of a checkout."""
-    from dualgoal.paper import row_files
+    from dualgoal.paper import comparison, row_files
 
-    found: dict[tuple[str, int], dict[str, row_files.Record]] = {}
-    for file in sorted((folder / TABLE).glob("*.json")):
-        record = row_files.load(file)
-        if record.task in LEARNED:
-            found.setdefault((record.task, record.steps), {})[record.column] = record
+    filled = comparison.fill_table(TABLE, row_files.load_all(folder), LEARNED)
+    scores = {line.name: line.finished() for line in filled.lines}
     words = []
-    for task in LEARNED:
-        mine = [(steps, pair) for (name, steps), pair in found.items() if name == task]
-        pairs = [(steps, pair) for steps, pair in mine if {"orig", "dual"} <= set(pair)]
-        if pairs:
-            steps, pair = max(pairs, key=lambda one: one[0])
-            dual, orig = (pair[column].scores().per_seed() for column in ("dual", "orig"))
-            seeds = f"{len(dual)} seeds" if len(dual) == len(orig) else f"{len(dual)} and {len(orig)} seeds"
-            words.append(f"{task} {dual.mean():.0f} % against {orig.mean():.0f} % ({steps:,} steps, {seeds})")
+    for task in (task for task in LEARNED if task in filled.differences):
+        dual, orig = (scores[task][column] for column in ("dual", "orig"))
+        seeds = f"{dual.seeds} seeds" if dual.seeds == orig.seeds else f"{dual.seeds} and {orig.seeds} seeds"
+        words.append(f"{task} {dual.mean:.0f} % against {orig.mean:.0f} % ({dual.steps:,} steps, {seeds})")
     listed = "; ".join(words) or "see docs/results.md of the repository"
     return (
         "Where learned distances win (Dual against raw goals, GCIVL, mean over seeds, 5 goals and the last 3 "

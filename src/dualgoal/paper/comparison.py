@@ -131,7 +131,8 @@ def fill_table(name: str, records: Iterable[Record] = (), tasks: Iterable[str] |
     extra = [t for t in table.extra if any(task == t for task, _ in found)]
     chosen = [t for t in (*table.tasks, *extra) if tasks is None or t in set(tasks)]
     headings = _headings(table)
-    measured = {key: _measure(table, *key, record) for key, record in found.items()}
+    noise = lambda task, heading: table.noise[task] if heading.endswith(NOISY) else 0.0
+    measured = {key: measure(record, noise(*key)) for key, record in found.items()}
     lines = [_line(table, task, {h: measured.get((task, h)) for h in headings}) for task in chosen]
     common = _common_lines(table, lines)
     averaged = table.average and (common or len(chosen) == len(table.tasks))
@@ -183,8 +184,9 @@ def assign(table: Table, records: Iterable[Record]) -> dict[tuple[str, str], Rec
     return chosen
 
 
-def _measure(table: Table, task: str, heading: str, record: Record) -> Measured | None:
-    scores = record.scores(goal_noise=table.noise[task] if heading.endswith(NOISY) else 0.0)
+def measure(record: Record, goal_noise: float = 0.0) -> Measured | None:
+    """The numbers of a run's evaluations with this goal noise; None if there are none."""
+    scores = record.scores(goal_noise=goal_noise)
     values = scores.per_seed()
     if not values.size:
         return None

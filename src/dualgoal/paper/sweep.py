@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dualgoal import errors, registry
 from dualgoal.engine.items import Say
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
 from dualgoal.files import read_toml
-from dualgoal.paper import families, jobs, settings, stats
+from dualgoal.paper import comparison, families, jobs, settings
 from dualgoal.paper.jobs import Execution, Job, Outcome
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config, continuing
@@ -166,9 +164,8 @@ def _line(job: Job, problems: list[str]) -> Line:
     except UserError as problem:
         problems.append(f"{job.planned.name}: {problem}")
         record = None
-    scores = np.array([]) if record is None else record.scores().per_seed()
-    about = (job.planned.task, job.planned.column, len(scores), job.planned.config["steps"])
-    if not len(scores):
-        return Line(*about, None, None, None, str(job.out))
-    mean, std = stats.mean_std(scores)
-    return Line(*about, mean, std, stats.success_interval(scores), str(job.out))
+    found = None if record is None else comparison.measure(record)
+    task, label, steps, out = job.planned.task, job.planned.column, job.planned.config["steps"], str(job.out)
+    if found is None:
+        return Line(task, label, 0, steps, None, None, None, out)
+    return Line(task, label, found.seeds, steps, found.mean, found.std, found.interval, out)
