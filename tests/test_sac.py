@@ -213,7 +213,7 @@ def test_a_round_must_fit_into_the_replay():
 
 @pytest.mark.parametrize("wrong", [{"threads": -1}, {"log_every": 0}, {"save_every": 0}])
 def test_nothing_begins_with_a_count_below_one(wrong, tmp_path):
-    with pytest.raises(UserError, match="; it must be at least 1"):
+    with pytest.raises(UserError, match="; expected at least 1"):
         training.train(RECIPE, tmp_path / "run", **wrong)
     assert not (tmp_path / "run").exists()
 

@@ -1,9 +1,10 @@
 """One kind of exception for everything a user can fix: its message is one line that says what, where and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 LONGEST = 4000  # characters of a message; it may quote a name of 20 MB
+MOST = 2**31 - 1  # steps are counted in 32 bits, and so is everything else
 
 
 class UserError(ValueError):
@@ -29,6 +30,19 @@ def printable(text: str) -> str:
 def brief(error: object) -> str:
     """What somebody else's exception says, in one line that is not too long and has no stop at its end."""
     return " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+
+
+def check_range(name: str, value: float | None, least: float, most: float = MOST) -> None:
+    """Refuse a number outside [least, most], and NaN. None is a number that was not given."""
+    if value is not None and not least <= value <= most:
+        bound = f"at most {most:,}" if value > most else f"at least {least}"
+        raise UserError(f"{name} is {value}; expected {bound}")
+
+
+def require_known(kind: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name that is not among the known ones."""
+    if name not in known:
+        raise unknown(kind, name, known)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

@@ -26,11 +26,10 @@ from dualgoal.agent import Agent, State
 from dualgoal.bench.options import Options
 from dualgoal.bench.trace import Cost, kernels_by_kind
 from dualgoal.envs import tasks
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, check_range
 from dualgoal.interface import WIDEST, Batch, Frames, Goals, Spec, Stream
 from dualgoal.loop import TrainingLoop, compile_loop, quick_compile_options
 from dualgoal.paper import settings
-from dualgoal.runs.config import check_range
 from dualgoal.sampler import shared_draws, to_device
 from dualgoal.streams import GoalMix, Transitions, Window
 

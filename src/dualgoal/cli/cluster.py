@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, require_known
 
 if TYPE_CHECKING:
     from dualgoal.paper.jobs import Job
@@ -100,12 +100,10 @@ class Runs(Verb):
         self._watch()
 
     def _lines(self) -> list[Any]:
-        from dualgoal.errors import unknown
         from dualgoal.runs import overview
 
         for state in self.state:
-            if state not in overview.STATES:
-                raise unknown("state", state, overview.STATES)
+            require_known("state", state, overview.STATES)
         lines = [overview.look(path) for path in overview.find(self.folder)]
         chosen = [line for line in lines if not self.state or line.state in self.state]
         return overview.ordered(chosen, self.sort, self.reverse)

@@ -8,6 +8,7 @@ from typing import Annotated
 from dualgoal.bench.options import Options
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb
+from dualgoal.errors import check_range
 from dualgoal.paper.lightsout import Experiment
 from dualgoal.probes import options
 
@@ -24,7 +25,6 @@ class Theory(Verb):
     """Draw distance fields into this folder instead."""
 
     def run(self) -> None:
-        from dualgoal.runs.config import check_range
         from dualgoal.theory import checks
 
         check_range("seed", self.seed, 0)
@@ -63,7 +63,6 @@ class Joins(options.Options, Verb):
 
     def run(self) -> None:
         from dualgoal.probes import joins, records
-        from dualgoal.runs.config import check_range
 
         check_range("steps", self.steps, joins.MEASURED, joins.HELD_OUT)
         check_range("batch_size", self.batch_size, 1)

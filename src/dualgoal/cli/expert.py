@@ -11,6 +11,7 @@ from tyro.conf import Positional, arg
 
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
+from dualgoal.errors import check_range
 from dualgoal.experts.recipe import OFFICIAL, Recipe
 
 BODY_HELP = "What is to walk: ant, antball or humanoid."
@@ -75,11 +76,10 @@ class Eval(Verb):
         from dualgoal import machine
         from dualgoal.collect import experts
         from dualgoal.experts import evaluation
-        from dualgoal.runs.config import check_range
 
         check_range("episodes", self.episodes, 1, 100_000)
         check_range("seed", self.seed, 0)
-        check_range("threads", self.threads or 1, 1, 1024)
+        check_range("threads", self.threads, 1, 1024)
         policy = experts.of_body(self.body, self.file or experts.require_shipped(self.body))
         found = evaluation.evaluate(
             self.body, policy, episodes=self.episodes, seed=self.seed, threads=self.threads or machine.cores()

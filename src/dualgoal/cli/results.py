@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg
 from dualgoal.cli.cluster import ManyRuns
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
+from dualgoal.errors import check_range
 from dualgoal.machine import PrecisionOption
 
 
@@ -98,7 +99,6 @@ class Probe(Verb):
 
     def run(self) -> None:
         from dualgoal.probes import trained
-        from dualgoal.runs.config import check_range
 
         check_range("count", self.count, 4, 20_000)
         check_range("draw", self.draw, 0)

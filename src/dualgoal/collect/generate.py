@@ -8,6 +8,7 @@ into place, with a JSON file that records how they were made.
 
 import functools
 import json
+import math
 import os
 import shutil
 import time
@@ -32,7 +33,7 @@ from dualgoal.envs import ogbench, own_maze
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.tasks import TASKS, family, is_pixels, plain
 from dualgoal.envs.versions import QUICK, Quality, simulators
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, check_range
 from dualgoal.files import (
     locked,
     make_folder,
@@ -92,8 +93,7 @@ def _make(
 ) -> Path:
     """The dataset of a plan, unless it is there; if it is made, also that of the plan `states`, of the same rows."""
     files = DatasetFiles(out.expanduser(), plan.task)
-    if workers is not None and workers < 1:
-        raise UserError(f"workers is {workers}; it must be at least 1")
+    check_range("workers", workers, 1)
     parts = files.folder / f".{plan.task}.parts"
     if files.train.exists() and not parts.exists() and _complete(plan, files, parts):
         remove_free_lock(files.lock)
@@ -142,8 +142,7 @@ def _plan(
     if rows is None:
         rows = known.rows_per_episode if known else DEFAULT_ROWS
     for name, value, least in (("episodes", episodes, 1), ("rows", rows, 2), ("seed", seed, 0)):
-        if value < least:
-            raise UserError(f"'{task}': {name} is {value}; it must be at least {least}")
+        check_range(name, value, least, math.inf)
     ogbench.check(task, own)
     pixels = is_pixels(task)
     skills, policy = _experts(task, expert)

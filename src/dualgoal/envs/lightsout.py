@@ -20,7 +20,7 @@ import numpy as np
 from dualgoal.envs.lightsout_puzzle import Bits, Puzzle, anchor_distances, distance, random_boards, task_boards
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.envs.tasks import LIGHTSOUT
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import UserError, require_known
 
 CELL = 16  # pixels per light
 ANCHORS = 64
@@ -111,8 +111,7 @@ class View:
     anchor_seed: int = 0  # A4: one draw of anchors for all training seeds
 
     def __post_init__(self) -> None:
-        if self.scaling not in SCALINGS:
-            raise unknown("scaling", self.scaling, SCALINGS)
+        require_known("scaling", self.scaling, SCALINGS)
 
     @property
     def task(self) -> str:

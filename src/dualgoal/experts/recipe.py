@@ -4,7 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, check_range
 
 WIDEST = 1 << 14  # of a layer
 
@@ -53,8 +53,7 @@ class Recipe:
     def __post_init__(self) -> None:
         least = {"steps": 1, "envs": 1, "horizon": 1, "random_steps": 0, "batch_size": 1, "seed": 0}
         for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be at least {smallest}")
+            check_range(name, getattr(self, name), smallest, math.inf)
         for name in ("hidden", "policy_hidden"):
             widths = getattr(self, name)
             if not widths or not all(1 <= width <= WIDEST for width in widths):

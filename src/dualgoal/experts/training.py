@@ -20,7 +20,7 @@ import numpy as np
 
 from dualgoal import jsons, machine, progress
 from dualgoal.collect.experts import ACTOR, MLP, SKILLS
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import UserError, check_range, require_known
 from dualgoal.experts.bodies import BODIES
 from dualgoal.experts.recipe import Recipe, changed
 from dualgoal.experts.rounds import Round, Simulator, Tally
@@ -52,11 +52,9 @@ def train(
     training of the same body, or its file networks.safetensors: a new run then begins with those networks, and its
     first `random_steps` are played by that policy.
     """
-    if recipe.body not in BODIES:
-        raise unknown("body", recipe.body, BODIES)
+    require_known("body", recipe.body, BODIES)
     for name, value in (("threads", threads), ("log_every", log_every), ("save_every", save_every)):
-        if value is not None and value < 1:
-            raise UserError(f"{name} is {value}; it must be at least 1")
+        check_range(name, value, 1)
     networks = None if start is None else _networks(Path(start).expanduser())
     if networks is not None:
         recipe = dataclasses.replace(recipe, begins_with=sha256(networks))

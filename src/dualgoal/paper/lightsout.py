@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import UserError, check_range, require_known
 from dualgoal.machine import PrecisionOption
 
 if TYPE_CHECKING:  # importing it at once would load JAX for every --help
@@ -77,9 +77,8 @@ class Experiment:
         from dualgoal.runs import config
 
         for name, least in (("trajectories", 1), ("length", 1), ("data_seed", 0), ("anchor_seed", 0)):
-            config.check_range(name, getattr(self, name), least)
-        if self.rep not in REPS:
-            raise unknown("representation for Lights Out", self.rep, REPS)
+            check_range(name, getattr(self, name), least)
+        require_known("representation for Lights Out", self.rep, REPS)
         every = self.eval_every or max(1, self.steps // 10)
         hidden = list(self.hidden)
         learned = {"name": "dual", "dim": 64, "expectile": 0.9, "hidden": hidden}

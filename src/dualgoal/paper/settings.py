@@ -153,5 +153,4 @@ def _run(task: str, rep: str, algo: str, settings: dict[str, Any]) -> config.Run
 def _known(rep: str, algo: str, source: str) -> None:
     registry.part("rep", rep)
     registry.part("algo", algo)
-    if source not in (sources := ("paper", "code")):
-        raise errors.unknown("source of settings", source, sources)
+    errors.require_known("source of settings", source, ("paper", "code"))

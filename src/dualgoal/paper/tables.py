@@ -107,8 +107,7 @@ TABLES: dict[str, Table] = {table.name: table for table in (
 
 def get(name: str) -> Table:
     """The table of that name, or a one-line error with the nearest known one."""
-    if name not in TABLES:
-        raise errors.unknown("table", name, TABLES)
+    errors.require_known("table", name, TABLES)
     return TABLES[name]
 
 
@@ -164,8 +163,7 @@ def expand(
     chosen_tasks = table.tasks if tasks is None else _choose("task", table.known_tasks, tasks)
     known = {c.name for c in table.columns} | {c.rep for c in table.columns}
     for rep in reps or ():
-        if rep not in known:
-            raise errors.unknown(f"representation in {name}", rep, sorted(known))
+        errors.require_known(f"representation in {name}", rep, sorted(known))
     columns = [c for c in table.columns if reps is None or c.name in reps or c.rep in reps]
     given: dict[str, Any] = overrides | ({} if steps is None else {"steps": steps})
     given["seeds"] = tuple(range(table.seeds) if seeds is None else seeds)
@@ -174,8 +172,7 @@ def expand(
 
 def _choose(kind: str, known: Sequence[str], chosen: Collection[str]) -> list[str]:
     for name in chosen:
-        if name not in known:
-            raise errors.unknown(kind, name, known)
+        errors.require_known(kind, name, known)
     return [name for name in known if name in chosen]
 
 

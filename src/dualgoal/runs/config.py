@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dualgoal import machine, registry
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import UserError, check_range, require_known
 from dualgoal.interface import Algorithm, Representation
 from dualgoal.jsons import typed_fields
 
 Precision = machine.PrecisionOption
 ReachedBy = Literal["row", "state"]
 
-MOST = 2**31 - 1  # steps are counted in 32 bits, and so is everything else
 MOST_STOPS = 1_000_000
 
 # Fields that decide how often something is written, not what is computed.
@@ -141,22 +140,13 @@ def _check(run: Run) -> None:
     for name, low, high in (("discount", 0, 1), ("tau", 0, 1.000001), ("lr", 0, math.inf)):
         if not low < getattr(run, name) < high:
             raise UserError(f"{name} is {getattr(run, name)}; expected a number in ({low}, {round(high, 3)})")
-    if run.max_steps is not None and run.max_steps < 1:
-        raise UserError(f"max_steps is {run.max_steps}; expected at least 1")
+    check_range("max_steps", run.max_steps, 1)
     if not 0 <= run.augment <= 1:
         raise UserError(f"augment is {run.augment}; expected a probability")
     if not run.seeds or len(set(run.seeds)) < len(run.seeds) or min(run.seeds) < 0:
         raise UserError(f"seeds are {list(run.seeds)}; expected one or more different integers from 0 on")
     for name, known in (("precision", typing.get_args(Precision)), ("reached_by", typing.get_args(ReachedBy))):
-        if getattr(run, name) not in known:
-            raise unknown(name, str(getattr(run, name)), known)
-
-
-def check_range(name: str, value: float, least: float, most: float = MOST) -> None:
-    """Refuse a number outside [least, most], and NaN."""
-    if not least <= value <= most:
-        bound = f"at most {most:,}" if value > most else f"at least {least}"
-        raise UserError(f"{name} is {value}; expected {bound}")
+        require_known(name, str(getattr(run, name)), known)
 
 
 def canonical(value: Any) -> str:

@@ -14,9 +14,9 @@ from typing import Any
 
 from dualgoal import machine
 from dualgoal.envs.versions import Mismatch, mismatches
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, check_range
 from dualgoal.runs import directory, measured, world
-from dualgoal.runs.config import Run, check_range
+from dualgoal.runs.config import Run
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode
 from dualgoal.runs.rows import Conditions, EvalRow
 from dualgoal.runs.worker import ENVIRONMENT, Job, Player
@@ -152,9 +152,9 @@ def evaluate(
     """
     path = Path(path)
     for name, given in (("goal_noise", goal_noise), ("action_noise", action_noise), ("eval_seed", eval_seed)):
-        check_range(name, given or 0, 0)
+        check_range(name, given, 0)
     for name, given in (("episodes", episodes), ("workers", workers)):
-        check_range(name, 1 if given is None else given, 1)
+        check_range(name, given, 1)
     recorded = directory.read(path)
     run, facts = recorded.run, recorded.facts
     if not run.has_policy:

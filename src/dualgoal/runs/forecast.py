@@ -16,7 +16,8 @@ from dualgoal.collect.find import cached
 from dualgoal.compatibility import check_pair
 from dualgoal.data import checks, npz, origin, paths
 from dualgoal.data.origin import Origin
-from dualgoal.runs import config, directory, memory, policy, training, world
+from dualgoal.errors import check_range
+from dualgoal.runs import directory, memory, policy, training, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.facts import DataFacts, RunFacts, Sizes
 from dualgoal.runs.memory import Memory
@@ -55,8 +56,7 @@ class Forecast:
 
 def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int | None) -> Forecast:
     """Find out all of it without writing anything."""
-    if workers is not None:
-        config.check_range("workers", workers, 1)
+    check_range("workers", workers, 1)
     check_pair(run.rep, run.algo, run.frozen_rep is not None)
     training.check_evaluation(run)
     machine.a_device_per_core()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dualgoal import files, jsons
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import UserError, require_known
 from dualgoal.runs import directory, owner, rows
 
 STATES = ("running", "lost", "failed", "interrupted", "unfinished", "finished")
@@ -153,8 +153,7 @@ def _duration(seconds: float) -> str:
 
 def ordered(lines: Sequence[Line], by: str, reverse: bool = False) -> list[Line]:
     """Sorted by a column; what a run lacks comes last."""
-    if by not in COLUMNS:
-        raise unknown("column", by, COLUMNS)
+    require_known("column", by, COLUMNS)
     value = lambda line: STATES.index(line.state) if by == "state" else getattr(line, by)
     there = [line for line in lines if value(line) is not None]
     rest = [line for line in lines if value(line) is None]

@@ -22,7 +22,7 @@ from dualgoal.agent import Agent
 from dualgoal.compatibility import is_ours, pair_of_rows
 from dualgoal.data.goals import join
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, check_range
 from dualgoal.interface import Spec
 from dualgoal.runs import checkpoint, config, directory, episodes, flat, trees, world
 from dualgoal.runs.episodes import Episode
@@ -164,7 +164,7 @@ class Policy:
     def act(self, obs: Any, goal: Any, temperature: float = 0.0, draw: int | None = None) -> np.ndarray:
         """Actions towards `goal`, one or one per observation, in the units of the recorded data. Random parts (VIB,
         flows) differ from call to call unless `draw` names one."""
-        config.check_range("temperature", temperature, 0)
+        check_range("temperature", temperature, 0)
         out, units = self._answer(self._act, obs, goal, draw, float(temperature)), self.facts.dataset.action_range
         return out if units is None else units.in_units(out)
 
@@ -229,7 +229,7 @@ class Policy:
 
     def _answer(self, function: Any, obs: Any, goal: Any, draw: int | None, *more: Any) -> np.ndarray:
         """What `function` gives for every row, or for the only one; without `draw`, every call is another draw."""
-        config.check_range("draw", draw or 0, 0)
+        check_range("draw", draw, 0)
         obs, goal, one = self._rows(obs, goal)
         self._draws += 1
         number = np.uint32(self._draws if draw is None else draw)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dualgoal import imports
-from dualgoal.errors import unknown
+from dualgoal.errors import require_known
 from dualgoal.files import require_no_link
 from dualgoal.runs import config
 
@@ -57,8 +57,7 @@ class WandB:
 def open_trackers(names: tuple[str, ...], folder: Path, run: config.Run, step: int) -> list[Tracker]:
     """The trackers of these names, writing below the run directory from `step` on."""
     for name in names:
-        if name not in TRACKERS:
-            raise unknown("tracker", name, TRACKERS)
+        require_known("tracker", name, TRACKERS)
         require_no_link(folder / name)
     made: list[Tracker] = []
     for name in dict.fromkeys(names):

@@ -21,7 +21,7 @@ from dualgoal.collect.find import load_data
 from dualgoal.compatibility import check_pair, is_ours
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import registry, rendering, tasks
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, check_range
 from dualgoal.files import cache_folder
 from dualgoal.jsons import Row
 from dualgoal.loop import TrainingLoop, first_broken
@@ -98,8 +98,7 @@ def train(
     writes to `out` is waited for instead of being an error.
     """
     out = Path(out)
-    if workers is not None:
-        config.check_range("workers", workers, 1)
+    check_range("workers", workers, 1)
     worker_cpus = machine.pin() if pin else None
     if run.deterministic:
         machine.ask_determinism()
