@@ -292,6 +292,15 @@ def typed_file(value: Any, kind: Any, where: str, cure: str = "", make: Make | N
         raise UserError(f"{where}{colon}{about.removeprefix('.')}{end}") from problem
 
 
+def read_as(kind: Any, path: Path, cure: str = "", *, follow: bool = False, make: Make | None = None) -> Any:
+    """`read` and `typed_file` together."""
+    try:
+        value = read(path, follow=follow)
+    except UserError as problem:
+        raise UserError(f"{problem}; {cure}" if cure else str(problem)) from problem
+    return typed_file(value, kind, str(path), cure, make)
+
+
 def strictly(value: dict[str, Any], kind: Any, where: str) -> Any:
     """The `make` that refuses keys which a dataclass does not have."""
     known = [field.name for field in dataclasses.fields(kind)]

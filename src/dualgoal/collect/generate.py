@@ -193,12 +193,7 @@ def _complete(plan: Plan, files: DatasetFiles, parts: Path) -> bool:
 def _read_plan(parts: Path) -> Plan | None:
     """The plan of an unfinished generation."""
     path = parts / "plan.json"
-    if not path.is_file():
-        return None
-    try:
-        return jsons.typed(jsons.read(path), Plan, "plan")
-    except UserError as problem:
-        raise UserError(f"{path}: not readable ({problem}); remove that folder") from problem
+    return jsons.read_as(Plan, path, "remove that folder") if path.is_file() else None
 
 
 def _resume(plan: Plan, parts: Path) -> set[Item]:

@@ -140,12 +140,7 @@ def read(files: DatasetFiles) -> Origin:
     path = files.origin
     if not path.is_file():
         return Origin()
-    cure = "correct it, or remove the file and make the dataset again"
-    try:
-        value = jsons.read(path, follow=True)
-    except UserError as problem:
-        raise UserError(f"{problem}; {cure}") from problem
-    return jsons.typed_file(value, Origin, str(path), cure)
+    return jsons.read_as(Origin, path, "correct it, or remove the file and make the dataset again", follow=True)
 
 
 def write(files: DatasetFiles, origin: Origin) -> None:

@@ -89,7 +89,7 @@ def _refuse_another(folder: Path, recipe: Recipe) -> None:
     """A run that is there already must have the same recipe, but may go on for longer."""
     target = folder / CONFIG
     if target.exists():
-        before = jsons.typed(jsons.read(target), Recipe, str(target))
+        before = jsons.read_as(Recipe, target)
         names = [f.name for f in dataclasses.fields(Recipe) if f.name != "steps"]
         if other := [name for name in names if getattr(before, name) != getattr(recipe, name)]:
             raise UserError(

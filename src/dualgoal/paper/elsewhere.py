@@ -73,8 +73,8 @@ class Method:
 
 def load(path: Path) -> Method:
     """Read and check one file; whatever is wrong is one line that names the file and the field."""
-    content = jsons.read(Path(path), follow=True)
-    found: Method = jsons.typed_file(content, Method, str(path), "see docs/reproduce.md", jsons.strictly)
+    cure = "see docs/reproduce.md"
+    found: Method = jsons.read_as(Method, Path(path), cure, follow=True, make=jsons.strictly)
     if found.format != FORMAT:
         raise UserError(f"{path}: format is {found.format}; this version reads {FORMAT}")
     for number, row in enumerate(found.rows, 1):

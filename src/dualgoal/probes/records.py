@@ -29,7 +29,7 @@ class Record:
 
 
 def read(path: Path) -> Record:
-    found: Record = jsons.typed(jsons.read(path), Record, str(path))
+    found: Record = jsons.read_as(Record, path)
     return found
 
 

@@ -79,7 +79,7 @@ def read_status(path: Path) -> Status | None:
 
 def _read(path: Path, kind: Any) -> Any:
     try:
-        return jsons.typed(jsons.read(path), kind, str(path))
+        return jsons.read_as(kind, path)
     except (OSError, ValueError):  # absent, or from another version: nobody can be asked
         return None
 
