@@ -77,7 +77,7 @@ def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides
     >>> run.rep.expectile, run.discount, run.eval_every
     (0.7, 0.99, 20000)
     """
-    _known(rep, algo, source)
+    errors.require_known("source of settings", source, ("paper", "code"))
     line = tasks.get(task)
     settings: dict[str, Any] = _shared(line) | _discount_and_parts(task_settings(task), rep, algo)
     if source == "code":
@@ -103,7 +103,6 @@ def own(task: str, rep: str, algo: str, has_env: bool = False, **overrides: Any)
     (`has_env`) or the task's name is one of ours. A maze of one's own is trained like OGBench's medium one."""
     from dualgoal.envs.registry import exists
 
-    _known(rep, algo, "paper")
     if tasks.may_be_own(task) and not has_env and not exists(task):
         return dataclasses.replace(preset(tasks.template(task), rep, algo, **overrides), task=task)
     steps = overrides.get("steps", 1_000_000)
@@ -148,9 +147,3 @@ def _discount_and_parts(line: TaskSettings, rep: str, algo: str) -> dict[str, An
 
 def _run(task: str, rep: str, algo: str, settings: dict[str, Any]) -> config.Run:
     return config.from_options({"task": task, "rep": {"name": rep}, "algo": {"name": algo}}, settings)
-
-
-def _known(rep: str, algo: str, source: str) -> None:
-    registry.part("rep", rep)
-    registry.part("algo", algo)
-    errors.require_known("source of settings", source, ("paper", "code"))
