@@ -43,7 +43,7 @@ class Dataset:
     terminals: np.ndarray  # (T,) bool
     task: str | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
-    goals: np.ndarray | None = None  # (T, ...) the goal that each row attains; None: goals are observations
+    goals: np.ndarray | None = None  # (T, ...) where goals are not observations
 
     @classmethod
     def from_episodes(
@@ -107,7 +107,12 @@ class Dataset:
 
     @property
     def goal_shape(self) -> tuple[int, ...]:
-        return self.observation_shape if self.goals is None else self.goals.shape[1:]
+        return self.attained.shape[1:]
+
+    @property
+    def attained(self) -> np.ndarray:
+        """(T, ...) the goal that each row attains."""
+        return self.observations if self.goals is None else self.goals
 
     @property
     def discrete(self) -> bool:

@@ -64,8 +64,7 @@ def probe_run(
         loaded = policy.load(run, seed, step)
         if rows is None:
             rows = some_rows(data, loaded.run.task if Path(data).is_dir() else None, split, count, draw)
-            if tuple(rows.observations.shape[1:]) != tuple(loaded.facts.sizes.observation_shape):
-                raise UserError(f"{data}: its observations are not of the shape that {run} was trained on")
+            loaded.facts.sizes.require_fit(data, rows.observations.shape[1:], rows.goals.shape[1:])
         encode = loaded.encode if loaded.run.rep.learned else None
         out.append(ButtonScores(seed, loaded.step, *scored(rows, loaded.distance, encode, draw)))
     return out
@@ -82,8 +81,7 @@ def some_rows(data: str | Path, task: str | None, split: str, count: int, draw: 
     if stored.rows < 4:
         raise UserError(f"{data}: {stored.rows} rows; expected at least 4")
     chosen = np.sort(np.random.default_rng(draw).choice(stored.rows, min(count, stored.rows), replace=False))
-    goals = stored.observations if stored.goals is None else stored.goals
-    return Rows(stored.observations[chosen], goals[chosen], boards[chosen], qpos[chosen, :JOINTS])
+    return Rows(stored.observations[chosen], stored.attained[chosen], boards[chosen], qpos[chosen, :JOINTS])
 
 
 def scored(

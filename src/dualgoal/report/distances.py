@@ -172,15 +172,11 @@ def _from_data(
     from dualgoal.data.dataset import load
 
     dataset = load(place, policy.run.task)
-    if dataset.observation_shape != policy.facts.sizes.observation_shape:
-        raise UserError(f"{place}: observations are {dataset.observation_shape}, not the run's; give the run's --data")
-    if dataset.goal_shape != policy.facts.sizes.goal:
-        raise UserError(f"{place}: goals are {dataset.goal_shape}, not the run's; give the run's --data")
+    policy.facts.sizes.require_fit(place, dataset.observation_shape, dataset.goal_shape)
     rows = np.sort(rng.choice(dataset.rows, size=min(dataset.rows, 10 * count if maze else count), replace=False))
     if maze:
         rows = rows[_spread(np.asarray(dataset.observations[rows])[:, :2], count)]
-    found = np.asarray(dataset.observations[rows])
-    return found, found if dataset.goals is None else np.asarray(dataset.goals[rows])
+    return np.asarray(dataset.observations[rows]), np.asarray(dataset.attained[rows])
 
 
 def _grid(maze: Any, count: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import html
 import json
 from typing import Any
 
-VOID = frozenset({"meta", "br", "input", "line", "rect", "circle", "path", "polygon", "polyline"})
+VOID = frozenset({"meta", "br", "input", "line"})  # elements without content
 
 
 class Markup(str):

@@ -6,6 +6,7 @@ not fit is one line that names the file and the field.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +50,12 @@ class Sizes:
     @property
     def pixels(self) -> bool:
         return len(self.observation_shape) == 3
+
+    def require_fit(self, where: object, observation: Sequence[int], goal: Sequence[int]) -> None:
+        """Raise if observations and goals of other data have other shapes."""
+        for what, found, wanted in (("observations", observation, self.observation_shape), ("goals", goal, self.goal)):
+            if tuple(found) != wanted:
+                raise UserError(f"{where}: {what} have shape {tuple(found)}, but the run was trained on {wanted}")
 
 
 @dataclass(frozen=True)

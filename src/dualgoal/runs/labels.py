@@ -6,7 +6,6 @@ stay on disk; a JSON file next to the columns records the run, the data and what
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -55,7 +54,7 @@ def write_labels(
     require_free(out, FORMAT, "labels")
     loaded = policy.load(run, seed, step)
     rows = dataset.load(data, loaded.run.task if Path(data).is_dir() else None, split)
-    _require_fit(loaded, rows, data)
+    loaded.facts.sizes.require_fit(data, rows.observation_shape, rows.goal_shape)
     columns = measure(loaded, rows, goal, progress)
     make_folder(out.parent)
     with replacing(out) as temporary:
@@ -76,12 +75,11 @@ def measure(loaded: Policy, rows: Dataset, goal: np.ndarray | None, progress: bo
     """The columns. The goal is the same in all rows of an episode, so one value per row gives the advantages too."""
     lengths = rows.ends - rows.starts + 1
     episode = np.repeat(np.arange(rows.episodes), lengths)
-    goals = rows.observations if rows.goals is None else rows.goals
     value, size = np.empty(rows.rows, np.float32), IMAGES if rows.pixels else BATCH
     with bar("labels", *counted("rows", Rate("rows")), total=rows.rows, show=progress) as update:
         for first in range(0, rows.rows, size):
             part = slice(first, min(first + size, rows.rows))
-            towards = goals[rows.ends[episode[part]]] if goal is None else np.asarray(goal)
+            towards = rows.attained[rows.ends[episode[part]]] if goal is None else np.asarray(goal)
             value[part] = loaded.value(rows.observations[part], towards)
             update(part.stop, rows.rows)
     distance = np.asarray(temporal_distance(jnp.asarray(value), loaded.run.discount))
@@ -106,16 +104,6 @@ def parse_goal(words: Sequence[str]) -> np.ndarray | None:
         return goal
     except Exception as problem:  # NumPy raises even the tokenizer's errors
         raise UserError(f"--goal {' '.join(words)}: {brief(problem)}; expected numbers, or an .npy file") from problem
-
-
-def _require_fit(loaded: Policy, rows: Dataset, data: Any) -> None:
-    sizes = loaded.facts.sizes
-    for what, found, wanted in (
-        ("observations", rows.observation_shape, sizes.observation_shape),
-        ("goals", rows.goal_shape, sizes.goal),
-    ):
-        if tuple(found) != tuple(wanted):
-            raise UserError(f"{data}: {what} have shape {tuple(found)}, but the run was trained on {tuple(wanted)}")
 
 
 def _write(file: Path, columns: dict[str, np.ndarray], kind: str) -> None:

@@ -79,8 +79,7 @@ def draw_goals(data: Dataset, count: int) -> Goals:
     rng = np.random.default_rng(0)
     episodes = np.concatenate([rng.permutation(data.episodes) for _ in range(-(-count // data.episodes))])[:count]
     rows = rng.integers(data.starts[episodes], data.ends[episodes])  # never the last row, which training never aims at
-    goals = data.observations if data.goals is None else data.goals
-    return tuple(tuple(row) for row in np.asarray(goals[rows], float).tolist())
+    return tuple(tuple(row) for row in np.asarray(data.attained[rows], float).tolist())
 
 
 def read_goals(file: Path, width: int) -> Goals:
