@@ -1,6 +1,6 @@
 """One kind of exception for everything a user can fix: its message is one line that says what, where and what to do."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 LONGEST = 4000  # characters of a message; it may quote a name of 20 MB
@@ -48,9 +48,13 @@ def require_known(kind: str, name: str, known: Collection[str]) -> None:
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not in a registry, with the nearest match."""
     known = list(known)
+    return UserError(f"unknown {kind} '{name}'{did_you_mean(name, known)} (known: {', '.join(known)})")
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """The words about the nearest known name, if one is near."""
     near = get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"; did you mean '{near[0]}'?" if near else ""
-    return UserError(f"unknown {kind} '{name}'{hint} (known: {', '.join(known)})")
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 class Preempted(BaseException):

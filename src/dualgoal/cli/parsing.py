@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, did_you_mean
 
 T = TypeVar("T")
 
@@ -124,8 +124,7 @@ def _message(event: Any, known: Sequence[str]) -> str:
     if kind == "MissingArgs":
         return f"missing: {', '.join(_name(missing.arg) for missing in event.missing_arguments)}"
     if kind == "InvalidChoice":
-        near = get_close_matches(event.value, event.choices, n=1, cutoff=0.4)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
+        hint = did_you_mean(event.value, event.choices)
         return f"{_name(event.argument)} is '{event.value}'{hint} (choices: {', '.join(event.choices)})"
     if kind == "BadValue":
         return f"{_name(event.argument)} needs a value"
