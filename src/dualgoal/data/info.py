@@ -108,12 +108,7 @@ def _pairs(values: dict[str, Any]) -> str:
 
 def draw_coverage(dataset: Dataset, out: str | Path) -> Path:
     """Draw the places a maze dataset covers, as a PNG: the number of rows in each half metre, over the walls."""
-    name, own = dataset.task, own_maze.recorded(dataset.provenance)
-    maze = own.maze() if own else None
-    if own is None and name is not None and registry.exists(name):
-        from dualgoal.envs import ogbench
-
-        maze = ogbench.maze(name)
+    name, maze = dataset.task, registry.maze(dataset.task, own_maze.recorded(dataset.provenance))
     if maze is None:
         raise UserError(f"{name or dataset.provenance['file']}: only mazes have a floor plan to draw; leave --plot out")
     xy = _positions(dataset)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dualgoal.envs import own_maze, tasks
+from dualgoal.envs.mazes import Maze
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.envs.versions import Mismatch, Quality, mismatches
@@ -35,6 +36,17 @@ def make(
         quality = quality or Quality.recorded(made_with)
         own = own or own_maze.recorded(made_with)
     return SeededEnv(task, quality=quality, own=own)
+
+
+def maze(task: str | None, own: MazeMap | None) -> Maze | None:
+    """The cells of a maze of one's own, else those of a task's; None where there is no maze."""
+    if own is not None:
+        return own.maze()
+    if task is None or tasks.family(task) not in tasks.MAZES or not exists(task):
+        return None
+    from dualgoal.envs import ogbench
+
+    return ogbench.maze(task)
 
 
 def exists(task: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal import jsons
-from dualgoal.envs import tasks
+from dualgoal.envs import registry, tasks
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.paper import stats
@@ -212,13 +212,10 @@ def _exact(maze: Any, points: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 def _maze(policy: Any) -> Any:
     """The maze of a run: one that came with its data, or the task's; None if the name only looks like a maze's."""
-    if (own := policy.facts.dataset.maze) is not None:
-        return own.maze()
     try:
-        from dualgoal.envs import ogbench
+        return registry.maze(policy.run.task, policy.facts.dataset.maze)
     except UserError:  # no simulator here: the table has no walls and no exact distances
         return None
-    return ogbench.maze(policy.run.task) if ogbench.exists(policy.run.task) else None
 
 
 def _rounded(values: np.ndarray, digits: int) -> list[Any]:

@@ -74,8 +74,8 @@ def _result_row(run: Shown, any_paper: bool) -> list[Markup]:
 def result_sentences(runs: Sequence[Shown]) -> list[str]:
     """For each task, what the runs reach, the best first, and what these numbers are means of."""
     out = []
-    for task in dict.fromkeys(run.view.task for run in runs):
-        found = {run.label: run.view.scores() for run in runs if run.view.task == task}
+    for task, mine in _by_task(runs).items():
+        found = {run.label: run.view.scores() for run in mine}
         found = {label: scores for label, scores in found.items() if scores.counted()}
         ordered = sorted([(s.per_seed().mean(), label) for label, s in found.items()], key=lambda pair: -pair[0])
         if ordered:
@@ -107,18 +107,28 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Markup]], *, caption: st
     names = [
         tag("th", name, scope="col", class_="number" if n else None) for name, n in zip(heads, numeric, strict=True)
     ]
-    head = tag("thead", tag("tr", names))
-    body = tag("tbody", [tag("tr", list(row)) for row in rows])
-    frame = {"class_": "frame", "tabindex": 0, "role": "region", "aria_label": caption}
-    return tag("div", tag("table", tag("caption", tag("span", caption)), head, body, class_=class_), **frame)
+    return _framed(caption, names, [tag("tr", list(row)) for row in rows], class_=class_)
+
+
+def _framed(caption: str, names: Sequence[Markup], rows: Sequence[Markup], **attributes: Any) -> Markup:
+    inside = [tag("caption", tag("span", caption)), tag("thead", tag("tr", names)), tag("tbody", rows)]
+    inner = tag("table", inside, **attributes)
+    return tag("div", inner, class_="frame", tabindex=0, role="region", aria_label=caption)
+
+
+def _by_task(runs: Sequence[Shown]) -> dict[str, list[Shown]]:
+    found: dict[str, list[Shown]] = {}
+    for run in runs:
+        found.setdefault(run.view.task, []).append(run)
+    return found
 
 
 def curves(runs: Sequence[Shown]) -> Markup:
     """Success against steps, a chart per task."""
     charts: list[Markup] = []
-    for task in dict.fromkeys(run.view.task for run in runs):
+    for task, mine in _by_task(runs).items():
         lines = []
-        for run in (r for r in runs if r.view.task == task):
+        for run in mine:
             scores = run.view.scores()
             if scores.steps:
                 lines.append(Named(run.label, run.style, learning_curve(scores.steps, scores.curve())))
@@ -176,8 +186,7 @@ def _bar(value: float | None) -> Markup:
 def losses(runs: Sequence[Shown]) -> Markup:
     """Training losses, a small chart per task and loss; lines are means over seeds."""
     charts: list[Markup] = []
-    for task in dict.fromkeys(run.view.task for run in runs):
-        mine = [run for run in runs if run.view.task == task]
+    for task, mine in _by_task(runs).items():
         names = sorted({n for run in mine for row in run.view.metrics for n in row if n.endswith("loss")})
         for name in names:
             lines = [Named(run.label, run.style, curve) for run in mine if (curve := _loss(run, name))]
@@ -236,14 +245,12 @@ def configurations(runs: Sequence[Shown]) -> Markup:
         mark = tag("span", "≠", title="differs between runs", class_="mark") if differs else None
         cells = [tag("th", name.removeprefix("run."), " ", mark, scope="row"), *(tag("td", word) for word in words)]
         rows.append(tag("tr", cells, class_="differs" if differs else "same"))
-    head = tag("thead", tag("tr", tag("th", "setting", scope="col"), [tag("th", _both(r), scope="col") for r in runs]))
+    heads = [tag("th", name, scope="col") for name in ("setting", *map(_both, runs))]
     caption = f"Configuration and provenance; {differing} of {len(rows)} settings differ"
-    shown = tag("caption", tag("span", caption))
-    body = tag("table", shown, head, tag("tbody", rows), class_="settings", id="settings")
     box = tag(
         "label", tag("input", type="checkbox", id="only-differences"), " show only differences", class_="control script"
     )
-    return join([box, tag("div", body, class_="frame", tabindex=0, role="region", aria_label=caption)])
+    return join([box, _framed(caption, heads, rows, class_="settings", id="settings")])
 
 
 def _both(run: Shown) -> Markup:
