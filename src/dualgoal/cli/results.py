@@ -13,16 +13,18 @@ from dualgoal.cli.verb import Verb, show
 from dualgoal.errors import check_range
 from dualgoal.machine import PrecisionOption
 
+RunPath = Annotated[Positional[Path], arg(name="run", metavar="RUN", help="Run directory.")]
+Step = Annotated[int | None, unset("the newest", "INT", "Step of the checkpoint.")]
+Seed = Annotated[int | None, unset("the run's first", "INT", "Training seed.")]
+
 
 @dataclass(frozen=True)
 class Eval(Verb):
     """The same checkpoint and options give the same numbers. They are also written to RUN/measured.jsonl, where report
     and compare find them."""
 
-    run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
-    """Run directory."""
-    step: Annotated[int | None, unset("the newest", "INT")] = None
-    """Step of the checkpoint."""
+    run_path: RunPath
+    step: Step = None
     episodes: Annotated[int | None, unset("as in the run", "INT")] = None
     """Episodes per goal."""
     goal_noise: Annotated[float | None, unset("as in the run", "FLOAT")] = None
@@ -80,8 +82,7 @@ class Probe(Verb):
     """Prints how far the learned distance grows with each button that differs, whether it tells boards apart, and
     whether z says which buttons are lit. Needs a dataset of a puzzle, with images or without; nothing is simulated."""
 
-    run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
-    """Run directory."""
+    run_path: RunPath
     data: Path
     """Dataset: a folder or an npz file."""
     split: Literal["train", "val"] = "val"
@@ -90,8 +91,7 @@ class Probe(Verb):
     """Rows to look at."""
     seeds: Annotated[tuple[int, ...], unset("all")] = ()
     """Training seeds."""
-    step: Annotated[int | None, unset("the newest", "INT")] = None
-    """Step of the checkpoint."""
+    step: Step = None
     draw: int = 0
     """Seed of the choice of rows and pairs."""
     json: bool = False
@@ -131,14 +131,11 @@ class Export(Verb):
     """A safetensors file comes with a JSON file that describes it. ONNX files are compared with the original policy
     before they are written. Neither needs this package to be used."""
 
-    run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
-    """Run directory."""
+    run_path: RunPath
     out: Path
     """The file to write: .safetensors, or .onnx (needs the extra onnx)."""
-    seed: Annotated[int | None, unset("the run's first", "INT")] = None
-    """Training seed."""
-    step: Annotated[int | None, unset("the newest", "INT")] = None
-    """Step of the checkpoint."""
+    seed: Seed = None
+    step: Step = None
 
     def run(self) -> None:
         if self.out.suffix == ".onnx":
@@ -156,8 +153,7 @@ class Export(Verb):
 class Label(Verb):
     """For filtering and weighting other training on these rows. A JSON file next to the result records its origin."""
 
-    run_path: Annotated[Positional[Path], arg(name="run", metavar="RUN")]
-    """Run directory."""
+    run_path: RunPath
     data: Path
     """The dataset: a file, or a folder that holds the run's."""
     out: Path
@@ -166,10 +162,8 @@ class Label(Verb):
     """A goal for all rows: its numbers, or an .npy file with it."""
     split: Annotated[Literal["train", "val"], arg(metavar="SPLIT")] = "train"
     """Which file of the dataset: train or val."""
-    seed: Annotated[int | None, unset("the run's first", "INT")] = None
-    """Training seed."""
-    step: Annotated[int | None, unset("the newest", "INT")] = None
-    """Step of the checkpoint."""
+    seed: Seed = None
+    step: Step = None
     quiet: bool = False
     """Show no progress."""
 
