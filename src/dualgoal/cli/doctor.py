@@ -127,7 +127,6 @@ def _advice(found: dict[str, Any]) -> list[str]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The examination for people."""
     versions = "  ".join(f"{name} {v or 'missing'}" for name, v in {**found["versions"], **found["extras"]}.items())
     room = lambda device: f", {device['free_gib']} GiB free" if device["free_gib"] else ""
     devices = "; ".join(f"{device['platform']} {device['kind']}{room(device)}" for device in found["devices"]) or "none"

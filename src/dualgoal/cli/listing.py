@@ -84,7 +84,6 @@ def _plain(field: "dataclasses.Field[Any]") -> Any:
 
 
 def text(found: list[Entry]) -> str:
-    """The entries for people."""
     return "\n".join(_line(entry) for entry in found)
 
 

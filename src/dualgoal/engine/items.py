@@ -41,8 +41,6 @@ class Placement:
 
 
 class Engine(Protocol):
-    """Carries out runs."""
-
     def execute(self, items: Sequence[Item], say: Say) -> Iterator[tuple[Item, Problem]]:
         """Do every run and yield each as it ends, with its problem if it has one; `say` gets a line per event."""
         ...

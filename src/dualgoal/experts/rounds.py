@@ -44,8 +44,6 @@ class Round(NamedTuple):
 
 
 class Simulator:
-    """Plays rounds."""
-
     def __init__(self, recipe: Recipe, body: Body, threads: int):
         self.recipe, self.body = recipe, body
         self.simulations = Simulations(body, recipe.envs, threads)

@@ -250,7 +250,6 @@ CLAIMS: dict[str, Claim] = {
 
 
 def judge(means: Means) -> dict[str, Verdict]:
-    """The verdict on every claim."""
     return {name: claim.judge(means) for name, claim in CLAIMS.items()}
 
 

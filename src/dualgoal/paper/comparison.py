@@ -117,7 +117,6 @@ class FilledTable:
     settings: list[str]
 
     def has_measurements(self) -> bool:
-        """Whether any cell was run."""
         return any(line.measured() for line in self.lines)
 
 

@@ -48,5 +48,4 @@ OTHERS = {
 
 
 def of_task(task: str) -> Family:
-    """The family of a task."""
     return OTHERS.get(tasks.family(task), OGBENCH)

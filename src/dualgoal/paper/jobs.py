@@ -39,7 +39,6 @@ class Job:
     status: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return self.planned.to_dict() | {"out": str(self.out), "status": self.status}
 
 

@@ -36,7 +36,6 @@ class OnDevice:
 
     @property
     def goals(self) -> int:
-        """Number of evaluation goals."""
         return len(lightsout_puzzle.task_boards(self.view.puzzle)[0])
 
     @property

@@ -68,7 +68,6 @@ class Comparison:
     differences: tuple[Difference, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         sides = [dataclasses.asdict(dataclasses.replace(side, values=side.values.tolist())) for side in self.sides]
         gap = lambda found: found._asdict()
         changes = [

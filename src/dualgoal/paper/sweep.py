@@ -133,7 +133,6 @@ class Line:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """The lines for people."""
     wide = max([len(line.label) for line in lines], default=0)
     head = f"{'task':<34} {'run':<{wide}} {'seeds':>5} {'steps':>9}  success in %, Student's 95 % interval over seeds"
     return "\n".join([head, *(_row(line, wide) for line in lines)])

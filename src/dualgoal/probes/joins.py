@@ -84,7 +84,6 @@ def fresh(agent: Agent, key: PRNGKeyArray) -> Params:
 
 
 def claimed_distance(agent: Agent, params: Params, s: Array, g: Array) -> Array:
-    """The distance that the network claims."""
     return -agent.value(params, s, g, random.key(0))
 
 
@@ -101,7 +100,6 @@ class Fit:
         self._z = jax.jit(lambda params, g, s: self.agent.encode(params, g, random.key(0), s))
 
     def run(self, tell: Callable[[str], None] = lambda line: None) -> Row:
-        """Train and measure."""
         params = jax.jit(lambda key: fresh(self.agent, key))(self.key)
         state = params, adam.init(params)
         marks = [self.options.steps * (n + 1) // MEASURED for n in range(MEASURED)]

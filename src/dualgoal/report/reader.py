@@ -75,7 +75,6 @@ class RunView(directory.Found):
         return scores(self.evaluations)
 
     def videos(self) -> list[Path]:
-        """The films of this run."""
         folder = self.path / VIDEOS
         return [] if folder.is_symlink() else sorted(folder.glob("*.mp4"))
 

@@ -119,7 +119,6 @@ def look_at(path: Path, task: str) -> DataFile:
 
 
 def text(seen: Forecast) -> str:
-    """A forecast for people."""
     run = seen.run
     todo = f"steps {seen.done:,} to {run.steps:,}" if seen.done < run.steps else f"complete ({seen.done:,} steps)"
     lines = [

@@ -32,7 +32,6 @@ class Measured(EvalRow):
         return Conditions(self.goal_noise, self.action_noise, self.eval_seed, self.random)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as written."""
         return super().to_json() | {"eval_seed": self.eval_seed, "random": self.random, "time": self.time}
 
 

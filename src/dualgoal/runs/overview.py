@@ -184,7 +184,6 @@ def cells(line: Line) -> tuple[str, ...]:
 
 
 def text(lines: Sequence[Line]) -> str:
-    """A table of plain text."""
     return "\n".join([*aligned([COLUMNS, *map(cells, lines)]), summary(lines)])
 
 

@@ -126,7 +126,6 @@ def as_json(rows: Sequence[CheckResult]) -> str:
 
 
 def line(row: CheckResult) -> str:
-    """One line of the printed table."""
     verdict = "ok" if row.passed else "FAILED"
     return f"{row.check:<40}  {row.process:<16}  {row.states:>6}  {row.deviation:>9.2e}  {verdict}"
 
