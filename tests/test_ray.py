@@ -57,7 +57,9 @@ def test_what_is_wrong_is_one_line_before_anything_is_trained(cluster, tmp_path,
         with pytest.raises(UserError) as found:
             execution = Execution(on=on, placement=placement or Placement())
             item = Item("a", tmp_path / "a", print)
-            list(jobs.choice.engine(execution.on, tmp_path, execution.placement).execute([item], lambda text: None))
+            list(
+                jobs.choice.engine(execution.on, tmp_path, execution.placement, None).execute([item], lambda text: None)
+            )
         assert "\n" not in str(found.value) and not list(tmp_path.iterdir())
         return str(found.value)
 
@@ -89,7 +91,7 @@ def test_gpus_and_shares_of_them(cluster, tmp_path):
         def seen(gpus, count):
             files = [tmp_path / f"{gpus}-{number}" for number in range(count)]
             items = [Item(file.name, file, functools.partial(note, file)) for file in files]
-            engine = jobs.choice.engine(f"ray:{cluster[0].address}", tmp_path, Placement(gpus=gpus))
+            engine = jobs.choice.engine(f"ray:{cluster[0].address}", tmp_path, Placement(gpus=gpus), None)
             ends = list(engine.execute(items, lambda text: None))
             assert [problem for _, problem in ends] == [None] * count
             return [ast.literal_eval(file.read_text()) for file in files]

@@ -102,15 +102,15 @@ def test_engines_are_named_and_what_they_need_is_said_before_anything_is_trained
         ("slurm", "there is no sbatch here"),
     ):
         with pytest.raises(UserError, match=problem):
-            choice.engine(on, tmp_path)
+            choice.engine(on, tmp_path, Placement(), None)
     with pytest.raises(UserError, match="--gpus is 1.5; expected a whole number, or a fraction below 1"):
         Placement(gpus=1.5)
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install 'dualgoal\[ray\]'"):
-        choice.engine("ray", tmp_path)
+        choice.engine("ray", tmp_path, Placement(), None)
     monkeypatch.setitem(__import__("sys").modules, "submitit", None)
     with pytest.raises(UserError, match=r"pip install 'dualgoal\[slurm\]'"):
-        choice.engine("slurm", tmp_path)
+        choice.engine("slurm", tmp_path, Placement(), None)
 
 
 def test_machines_must_share_the_folder_and_the_versions(tmp_path):

@@ -153,10 +153,10 @@ class Terminal(Display):
 class Notebook(Display):
     """A bar, the losses and the success of each evaluation, in one output that is drawn again in place."""
 
-    def __init__(self, title: str, step: int, total: int, every: float = 0.5):
+    def __init__(self, title: str, step: int, total: int):
         from IPython.display import HTML, display  # it is there: a kernel runs this
 
-        self._title, self._progress, self._every, self._next = title, _steps(step, total), every, 0.0
+        self._title, self._progress, self._next = title, _steps(step, total), 0.0
         self._busy, self._losses = "compiling", ""
         self._scores: list[str] = []
         self._said: list[str] = []
@@ -170,7 +170,7 @@ class Notebook(Display):
         return f"<b>{escape(self._title)}</b>{bar}<pre>{escape(chr(10).join(filter(None, lines)))}</pre>"
 
     def _draw(self) -> None:
-        self._next = time.monotonic() + self._every
+        self._next = time.monotonic() + 0.5
         self._output.update(self._html(self.picture()))
 
     def say(self, text: str) -> None:

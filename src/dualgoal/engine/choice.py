@@ -6,10 +6,9 @@ from dualgoal.engine.items import Engine, Here, Placement
 from dualgoal.errors import unknown
 
 
-def engine(on: str, folder: Path, placement: Placement | None = None, workers: int | None = None) -> Engine:
+def engine(on: str, folder: Path, placement: Placement, workers: int | None) -> Engine:
     """`here`, `ray`, `ray:HOST:PORT` or `slurm`; `folder` is where the runs are and must be shared by all machines."""
     kind, _, address = on.partition(":")
-    placement = placement or Placement()
     if kind == "ray":
         from dualgoal.engine.on_ray import OnRay
 

@@ -84,7 +84,7 @@ class Patience:
 class Here:
     """One run after the other, in this process."""
 
-    def __init__(self, workers: int | None = None):
+    def __init__(self, workers: int | None):
         self._workers = workers
 
     def execute(self, items: Sequence[Item], say: Say) -> Iterator[tuple[Item, Problem]]:

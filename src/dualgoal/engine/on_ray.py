@@ -33,7 +33,7 @@ def _task(item: Item, workers: int, gpus: float) -> Problem:
 class OnRay:
     """Carries out runs on a Ray cluster, or on one that is started on this machine for the purpose."""
 
-    def __init__(self, address: str | None, placement: Placement, folder: Path, workers: int | None = None):
+    def __init__(self, address: str | None, placement: Placement, folder: Path, workers: int | None):
         self._ray: Any = imports.optional("ray", "ray", "--on ray")
         self._address, self._placement, self._folder, self._workers = address, placement, folder, workers
 

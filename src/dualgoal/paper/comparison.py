@@ -185,7 +185,7 @@ def assign(table: Table, records: Iterable[Record]) -> dict[tuple[str, str], Rec
 
 def measure(record: Record, goal_noise: float = 0.0) -> Measured | None:
     """The numbers of a run's evaluations with this goal noise; None if there are none."""
-    scores = record.scores(goal_noise=goal_noise)
+    scores = record.scores(goal_noise)
     values = scores.per_seed()
     if not values.size:
         return None

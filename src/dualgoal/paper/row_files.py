@@ -39,9 +39,9 @@ class Record:
     source: str = ""  # the file or run directory it was read from
     cost: Cost = Cost()
 
-    def scores(self, *, goal_noise: float = 0.0, until: int | None = None) -> Scores:
+    def scores(self, goal_noise: float = 0.0) -> Scores:
         """Scores by seed, step and goal, of evaluations with this goal noise."""
-        return scores(self.rows, goal_noise=goal_noise, until=until)
+        return scores(self.rows, goal_noise=goal_noise)
 
     @property
     def done(self) -> int:

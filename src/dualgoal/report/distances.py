@@ -35,19 +35,12 @@ WALKING = ("pointmaze", "antmaze", "humanoidmaze")  # mazes in which the goal is
 Table = dict[str, Any]
 
 
-def explore(
-    path: str | Path,
-    *,
-    data: str | Path | None = None,
-    seed: int | None = None,
-    states: int = STATES,
-    goals: int = GOALS,
-) -> Table:
+def explore(path: str | Path, *, data: str | Path | None = None, states: int = STATES, goals: int = GOALS) -> Table:
     """Distances at a run's newest checkpoint as plain values, with coordinates and, in mazes, exact distances."""
     from dualgoal.runs.policy import load
 
     path = Path(path)
-    policy = load(path, seed)
+    policy = load(path)
     if policy.facts.sizes.pixels:  # an image costs as much as a hundred vectors
         states, goals = min(states, PIXEL_STATES), min(goals, PIXEL_GOALS)
     family = tasks.family(policy.run.task)
