@@ -95,10 +95,6 @@ class OwnEnv(TaskEnv):
         self._check_actions()
         self._goal = np.zeros(terms.goal_shape, np.float32)
 
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        return self.terms.observation_shape
-
     def start(
         self, seed: int, task_id: int | None, render_goal: bool, options: dict[str, Any]
     ) -> tuple[np.ndarray, dict[str, Any]]:
