@@ -227,10 +227,10 @@ def test_whatever_a_message_quotes_it_is_one_line():
     [
         (
             OSError(errno.ENOSPC, "No space left on device", "x/metrics.jsonl"),
-            "x/metrics.jsonl: No space left on device",
+            "x/metrics.jsonl: no space left on device",
         ),
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device (free some space"),
-        (PermissionError(errno.EACCES, "Permission denied", b"run/lock"), "run/lock: Permission denied"),
+        (OSError(errno.ENOSPC, "No space left on device"), "no space left on device; free some space"),
+        (PermissionError(errno.EACCES, "Permission denied", b"run/lock"), "run/lock: permission denied"),
         (TimeoutError("timed out"), "timed out"),
         (MemoryError("Unable to allocate 8 GiB"), "not enough memory (Unable to allocate 8 GiB)"),
         (RecursionError("maximum recursion depth"), "nested too deeply"),

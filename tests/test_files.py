@@ -47,7 +47,7 @@ def test_a_file_where_a_folder_belongs_is_one_line(tmp_path):
 
 
 def test_what_the_system_refuses_is_one_line_that_names_the_file(tmp_path):
-    with pytest.raises(UserError, match=f"{tmp_path}: is a directory; check the path"):
+    with pytest.raises(UserError, match=f"{tmp_path}: is a directory; a folder is where a file is needed"):
         files.os_errors_in_one_line(open)(tmp_path)
 
 

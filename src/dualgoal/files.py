@@ -204,10 +204,28 @@ def os_errors_in_one_line(function: Callable[Given, Result]) -> Callable[Given, 
         except BrokenPipeError:  # whoever reads our output has left; that is no problem with a file
             raise
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            raise UserError(f"{where}{reason(error)}; check the path, its permissions and the disk's space") from error
+            raise UserError(refusal(error)) from error
 
     return call
+
+
+HINTS = {
+    errno.ENOSPC: "free some space or choose another folder",
+    errno.EDQUOT: "free some space or choose another folder",
+    errno.EACCES: "check its permissions",
+    errno.EPERM: "check its permissions",
+    errno.EROFS: "choose another folder",
+    errno.EEXIST: "remove it or choose another name",
+    errno.ENOTDIR: "a file is where a folder is needed",
+    errno.EISDIR: "a folder is where a file is needed",
+}
+
+
+def refusal(error: OSError) -> str:
+    """What the system refused, in one line: the file, why, and what to do where that is known."""
+    paths = [os.fsdecode(path) for path in (error.filename, error.filename2) if isinstance(path, str | bytes)]
+    line = ": ".join([*paths, reason(error) or type(error).__name__])
+    return f"{line}; {HINTS[error.errno]}" if error.errno in HINTS else line
 
 
 def reason(error: Exception) -> str:

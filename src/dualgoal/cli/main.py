@@ -1,6 +1,5 @@
 """`dualgoal`: words to a command, its options and its run. What a user can repair is one line and exit status 2."""
 
-import errno
 import importlib
 import os
 import shlex
@@ -13,6 +12,7 @@ from typing import NamedTuple
 from dualgoal.cli import terminal
 from dualgoal.cli.verb import Verb
 from dualgoal.errors import Preempted, UserError, unknown
+from dualgoal.files import refusal
 
 USER_ERROR = 2
 
@@ -153,25 +153,10 @@ def find(words: list[str]) -> tuple[str, list[str]]:
     raise unknown("command", " ".join(words[:2]) if group else words[0], VERBS)
 
 
-HINTS = {
-    errno.ENOSPC: "free some space or choose another folder",
-    errno.EDQUOT: "free some space or choose another folder",
-    errno.EACCES: "check its permissions",
-    errno.EPERM: "check its permissions",
-    errno.EROFS: "choose another folder",
-    errno.EEXIST: "remove it or choose another name",
-    errno.ENOTDIR: "a file is where a folder is needed",
-    errno.EISDIR: "a folder is where a file is needed",
-}
-
-
 def explain(problem: Exception) -> str | None:
     """One line for what the machine refused; None for anything else, which is a defect and keeps its traceback."""
     if isinstance(problem, OSError):
-        files = [os.fsdecode(file) for file in (problem.filename, problem.filename2) if isinstance(file, str | bytes)]
-        reason = problem.strerror or str(problem) or type(problem).__name__
-        hint = HINTS.get(problem.errno or 0)
-        return ": ".join([*files, reason]) + (f" ({hint})" if hint else "")
+        return refusal(problem)
     if isinstance(problem, MemoryError) or str(problem).startswith("RESOURCE_EXHAUSTED"):  # of a GPU
         detail = f" ({str(problem).splitlines()[0]})" if str(problem) else ""
         return f"not enough memory{detail}; try fewer seeds, a smaller batch or a smaller dataset"
