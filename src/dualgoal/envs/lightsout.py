@@ -168,9 +168,7 @@ class SeededLightsOut(TaskEnv):
     def observation_shape(self) -> tuple[int, ...]:
         return (ANCHORS if self.view.ideal else self.view.puzzle.buttons,)
 
-    def start(
-        self, seed: int, task_id: int | None, render_goal: bool, options: dict[str, Any]
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def start(self, seed: int, task_id: int | None, options: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
         task_id = self.draw_task(np.random.default_rng(seed), task_id)
         board, info = self.raw.reset(seed=seed, options={"task_id": task_id})
         return self._seen(board), info | {"goal": self._seen(info["goal"]), "task_id": task_id}

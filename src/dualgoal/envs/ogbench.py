@@ -14,22 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from dualgoal import imports
-from dualgoal.envs import rendering
+from dualgoal.envs import rendering, tasks
 from dualgoal.envs.mazes import Maze
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.envs.tasks import (
-    DATASET_KINDS,
-    IMAGE_SHAPE,
-    MANIPULATION,
-    MAZES,
-    family,
-    is_oracle,
-    is_pixels,
-    may_be_own,
-    plain,
-    template,
-)
 from dualgoal.envs.versions import Quality
 from dualgoal.errors import UserError, unknown
 
@@ -55,27 +43,27 @@ def names() -> list[str]:
         words = env_id.split("-")
         if "singletask" in words or "teleport" in words or not env_id.endswith("-v0"):
             continue  # single tasks have no goals; teleports draw from the global generator inside `step`
-        if family(env_id) in MAZES + MANIPULATION:
+        if tasks.family(env_id) in tasks.MAZES + tasks.MANIPULATION:
             found.append(f"{env_id.removesuffix('v0')}{_main_kind(env_id)}-v0")
     return found
 
 
 def _main_kind(task: str) -> str:
-    return "navigate" if family(task) in MAZES else "play"
+    return "navigate" if tasks.family(task) in tasks.MAZES else "play"
 
 
 def exists(task: str) -> bool:
     """Whether OGBench has the environment of a task, whichever kind of dataset it names."""
-    words = plain(task).split("-")
+    words = tasks.plain(task).split("-")
     main = "-".join([*words[:-2], _main_kind(task), words[-1]])
-    if is_oracle(task) and is_pixels(task):
+    if tasks.is_oracle(task) and tasks.is_pixels(task):
         return False
-    return len(words) > 2 and words[-2] in DATASET_KINDS and main in names()
+    return len(words) > 2 and words[-2] in tasks.DATASET_KINDS and main in names()
 
 
 def _spec(task: str) -> Any:
     check_name(task)
-    words = plain(task).split("-")
+    words = tasks.plain(task).split("-")
     return gymnasium.spec("-".join([*words[:-2], words[-1]]))
 
 
@@ -83,26 +71,26 @@ def check_name(task: str, own: MazeMap | None = None) -> None:
     """Raise if there is no such task, or if it cannot be the name of a maze of one's own."""
     if own is None and not exists(task):
         raise unknown("task", task, names())
-    if own is not None and (exists(task) or not may_be_own(task)):
+    if own is not None and (exists(task) or not tasks.may_be_own(task)):
         raise UserError(f"'{task}' cannot be the name of your own maze; call it for instance antmaze-mine-navigate-v0")
 
 
 def check(task: str, own: MazeMap | None = None) -> None:
     """Raise if a task does not exist or needs rendering that this machine cannot do."""
     check_name(task, own)
-    if is_pixels(task):
+    if tasks.is_pixels(task):
         rendering.require(f"'{task}'")
 
 
 def build(task: str, *, quality: Quality | None = None, own: MazeMap | None = None, **options: Any) -> Any:
     """The bare OGBench environment of a task. It is not seeded before `give_generator` has been called."""
     check(task, own)
-    spec = _spec(task if own is None else template(task))
+    spec = _spec(task if own is None else tasks.template(task))
     module, name = spec.entry_point.split(":")
     maker = getattr(importlib.import_module(module), name)
-    options = {**spec.kwargs, **options} | ({"use_oracle_rep": True} if is_oracle(task) else {})
-    if family(task) in MAZES:
-        env = maker(**options) if own is None else _own_maze(template(task))(own, **options)
+    options = {**spec.kwargs, **options} | ({"use_oracle_rep": True} if tasks.is_oracle(task) else {})
+    if tasks.family(task) in tasks.MAZES:
+        env = maker(**options) if own is None else _own_maze(tasks.template(task))(own, **options)
         _tidy_maze(env, quality or Quality())
     else:
         env = _seedable(maker)(**options)
@@ -229,13 +217,13 @@ class SeededEnv(TaskEnv):
     def __init__(self, task: str, *, quality: Quality | None = None, own: MazeMap | None = None):
         self.task = task
         self.raw = build(task, quality=quality, own=own)
-        self.max_steps: int = _spec(task if own is None else template(task)).max_episode_steps
+        self.max_steps: int = _spec(task if own is None else tasks.template(task)).max_episode_steps
         self.num_tasks: int = self.raw.num_tasks
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, self.raw.action_space.shape, np.float32)
         self.action_dim: int = self.raw.action_space.shape[0]
-        self.pixels = is_pixels(task)
+        self.pixels = tasks.is_pixels(task)
         self._steps = 0
-        self._shape: tuple[int, ...] | None = IMAGE_SHAPE if self.pixels else None
+        self._shape: tuple[int, ...] | None = tasks.IMAGE_SHAPE if self.pixels else None
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -248,14 +236,12 @@ class SeededEnv(TaskEnv):
         low, high, kind = (0, 255, np.uint8) if self.pixels else (-np.inf, np.inf, np.float32)
         return gymnasium.spaces.Box(low, high, self.observation_shape, kind)
 
-    def start(
-        self, seed: int, task_id: int | None, render_goal: bool, options: dict[str, Any]
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def start(self, seed: int, task_id: int | None, options: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
         """Start evaluation task 1..num_tasks (drawn from the seed if None); `info["goal"]` is the goal observation."""
         rng = np.random.default_rng(seed)
         task_id = self.draw_task(rng, task_id)
         give_generator(self.raw, rng)
-        if render_goal:
+        if render_goal := options.get("render_goal", False):
             rendering.require(f"a picture of '{self.task}'")
         self._steps = 0
         obs, info = self.raw.reset(options={"task_id": task_id, "render_goal": render_goal})
@@ -283,7 +269,7 @@ class SeededEnv(TaskEnv):
 def maze(task: str) -> Maze | None:
     """The map behind a maze task, or None for manipulation. Read from OGBench, where the maps live."""
     kwargs = _spec(task).kwargs
-    if family(task) not in MAZES:
+    if tasks.family(task) not in tasks.MAZES:
         return None
     env = build(f"pointmaze-{kwargs['maze_type']}-navigate-v0") if kwargs["maze_type"] != "arena" else build(task)
     walls = np.asarray(env.maze_map) == 1

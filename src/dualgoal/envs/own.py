@@ -95,12 +95,11 @@ class OwnEnv(TaskEnv):
         self._check_actions()
         self._goal = np.zeros(terms.goal_shape, np.float32)
 
-    def start(
-        self, seed: int, task_id: int | None, render_goal: bool, options: dict[str, Any]
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def start(self, seed: int, task_id: int | None, options: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
         task_id = self.draw_task(np.random.default_rng(seed), task_id)
         options |= {"task_id": task_id} if self._numbered else {}
-        options |= {"render_goal": True} if render_goal and isinstance(self.raw, TaskEnv) else {}
+        if not isinstance(self.raw, TaskEnv):
+            options.pop("render_goal", None)
         wanted = None if self.terms.goals is None else np.array(self.terms.goals[task_id - 1], np.float32)
         options |= {} if wanted is None else {"goal": wanted}
         with imports.calling(f"{self.task}: the environment's reset"):

@@ -25,26 +25,20 @@ class TaskEnv(gymnasium.Env[np.ndarray, Any], abc.ABC):
     action_dim: int
 
     def reset(
-        self,
-        seed: int | None = None,
-        task_id: int | None = None,
-        render_goal: bool = False,
-        *,
-        options: dict[str, Any] | None = None,
+        self, seed: int | None = None, task_id: int | None = None, *, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         rest = dict(options or {})
-        task_id, render_goal = rest.pop("task_id", task_id), rest.pop("render_goal", render_goal)
+        task_id = rest.pop("task_id", task_id)
         super().reset(seed=seed)  # what follows this episode is then a function of the seed, too
         seed = int(self.np_random.integers(2**31)) if seed is None else seed
         if task_id is not None and not 1 <= task_id <= self.num_tasks:
             raise UserError(f"{self.task}: task id {task_id} does not exist; it has tasks 1 to {self.num_tasks}")
-        return self.start(seed, task_id, render_goal, rest)
+        return self.start(seed, task_id, rest)
 
     @abc.abstractmethod
-    def start(
-        self, seed: int, task_id: int | None, render_goal: bool, options: dict[str, Any]
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin the episode that (seed, task_id) fixes; `options` is what else a reset was given."""
+    def start(self, seed: int, task_id: int | None, options: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin the episode that (seed, task_id) fixes. `options` is what else a reset was given; with "render_goal" an
+        environment that can draws the goal, too."""
 
     @abc.abstractmethod
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]: ...
