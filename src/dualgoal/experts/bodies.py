@@ -66,9 +66,9 @@ class Body(abc.ABC):
         direction = rng.standard_normal(2)
         return direction / np.linalg.norm(direction)
 
-    @abc.abstractmethod
     def observe(self, seen: np.ndarray, command: np.ndarray) -> np.ndarray:
-        """Observations (E, observation_size)."""
+        """Observations (E, observation_size): what was read but for the place, and the command."""
+        return np.concatenate([seen[:, 2:], command], axis=1)
 
     @abc.abstractmethod
     def reward(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
@@ -99,9 +99,6 @@ class Ant(Body):
     def step(self, data: mujoco.MjData, action: np.ndarray) -> None:
         data.ctrl[:] = action
         mujoco.mj_step(self.model, data, 5)
-
-    def observe(self, seen: np.ndarray, command: np.ndarray) -> np.ndarray:
-        return np.concatenate([seen[:, 2:], command], axis=1)
 
     def reward(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
         return self.progress(before, after, command)
@@ -188,9 +185,6 @@ class Humanoid(Body):
         return np.concatenate(
             [data.qpos[:2], data.qpos[7:], height, limbs.ravel(), frame[6:], data.sensordata[:3], data.qvel]
         )
-
-    def observe(self, seen: np.ndarray, command: np.ndarray) -> np.ndarray:
-        return np.concatenate([seen[:, 2:], command], axis=1)
 
     def head_height(self, seen: np.ndarray) -> np.ndarray:
         return seen[:, 23]

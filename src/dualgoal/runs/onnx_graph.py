@@ -196,8 +196,7 @@ class Translator:
     def _reshape(self, x: Any, *rest: Any, out: Any, **_: Any) -> Any:
         return self.graph.reshaped(x, out.shape)
 
-    def _squeeze(self, x: Any, *, out: Any, **_: Any) -> Any:
-        return self.graph.reshaped(x, out.shape)
+    _squeeze = _reshape
 
     def _transpose(self, x: Any, *, permutation: Any, **_: Any) -> Any:
         return self.graph.transposed(x, permutation)
