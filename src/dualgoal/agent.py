@@ -105,10 +105,7 @@ class Agent:
     frozen: bool = False  # two-stage training: representation and goal encoder came from another run and stay fixed
 
     def __post_init__(self) -> None:
-        kind = "discrete" if self.spec.discrete else "continuous"
-        if kind not in self.algo.actions:
-            usable = " and ".join(sorted(self.algo.actions))
-            raise UserError(f"{type(self.algo).__name__} cannot use {kind} actions; it can use {usable} ones")
+        compatibility.check_actions(self.algo, self.spec)
         compatibility.check_pair(self.rep, self.algo, self.frozen)
         if self.algo.needs_vector and len(self.algo_spec.goal_shape) != 1:
             names = f"{type(self.algo).__name__} cannot use {type(self.rep).__name__} on images"
@@ -228,13 +225,9 @@ class Agent:
         for n, name in enumerate(self.algo.roles):
             goals[name], penalties[name] = self.goal(params, raw, batch, name, random.fold_in(k_encode, n))
         found = self.algo.losses(params.algo, targets.algo, batch, goals, k_algo, self.algo_spec)
-        algo_terms = compatibility.checked_losses(self.algo, found)
         if self.penalised is not None and penalties[self.penalised]:
             terms["penalty"] = penalties[self.penalised][0].mean(), {}
-        if taken := sorted(terms.keys() & algo_terms.keys()):
-            name = type(self.algo).__name__
-            raise UserError(f"{name}: a loss cannot be called '{taken[0]}'; that is the representation's")
-        terms |= algo_terms
+        terms |= compatibility.checked_losses(self.algo, found, terms)
         info = {f"{part}/{name}": x for part, (_, values) in terms.items() for name, x in values.items()}
         info |= {f"{part}/loss": loss for part, (loss, _) in terms.items()}
         return sum((loss for loss, _ in terms.values()), jnp.zeros(())), jax.tree.map(stop_gradient, info)

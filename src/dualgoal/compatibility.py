@@ -2,6 +2,7 @@
 a part gives in another form than it declares, which shapes show while a program is traced, so that it costs no time."""
 
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -34,6 +35,14 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
                 f"{type(algo).__name__}: the goals of role '{name}' are drawn towards those of '{role.goals.towards}'; "
                 f"expected a role whose goals depend on no other ({', '.join(independent) or 'none here'})"
             )
+
+
+def check_actions(algo: Algorithm, spec: Spec) -> None:
+    """Refuse actions of a kind that an algorithm cannot use."""
+    kind = "discrete" if spec.discrete else "continuous"
+    if kind not in algo.actions:
+        usable = " and ".join(sorted(algo.actions))
+        raise UserError(f"{type(algo).__name__} cannot use {kind} actions; it can use {usable} ones")
 
 
 def check_goals(rep: Representation, spec: Spec) -> None:
@@ -77,11 +86,13 @@ def checked_loss(where: str, found: Any) -> Loss:
     return found
 
 
-def checked_losses(algo: Algorithm, found: Any) -> dict[str, Loss]:
-    """All losses of an algorithm, by their names."""
+def checked_losses(algo: Algorithm, found: Any, of_rep: Mapping[str, Loss]) -> dict[str, Loss]:
+    """All losses of an algorithm by their names, none of which is that of a loss of the representation."""
     where = f"{type(algo).__name__}.losses"
     if not isinstance(found, dict):
         raise UserError(f"{where} gives {_kind(found)}; expected a dictionary of losses by name")
+    if taken := sorted(of_rep.keys() & found.keys()):
+        raise UserError(f"{type(algo).__name__}: a loss cannot be called '{taken[0]}'; that is the representation's")
     return {name: checked_loss(f"{where}['{name}']", loss) for name, loss in found.items()}
 
 
