@@ -2,11 +2,14 @@
 
 import dataclasses
 import json
+import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import random
+from jax import export as jax_export
+from jax import lax, random
 
 from dualgoal.algos import ALGOS
 from dualgoal.cli.main import main
@@ -115,6 +118,52 @@ def test_what_differs_is_not_written(tmp_path):
     strange = part._replace(function=lambda key, s, g: jax.numpy.sort(s, axis=1))
     with pytest.raises(UserError, match="does not know the operation 'sort'; export as safetensors"):
         onnx_export.checked(strange, made, onnxruntime)
+
+
+# What no pair above uses, but parts from other packages may: the operation, and how it is made of rows of numbers.
+OPERATIONS = {
+    "abs": lambda s, g: jnp.abs(s),
+    "copy": lambda s, g: jnp.array(s, copy=True) + g,
+    "dot_general": lambda s, g: jnp.einsum("ri,ri->r", s, g)[:, None],  # of two tensors: Einsum instead of MatMul
+    "eq": lambda s, g: ((s > 0) == (g > 0)).astype(jnp.float32),
+    "erf": lambda s, g: lax.erf(s),
+    "gather": lambda s, g: s[:, 1:3] - g[:, 3][:, None],
+    "ge": lambda s, g: (s >= g).astype(jnp.float32),
+    "gt": lambda s, g: (s > g).astype(jnp.float32),
+    "le": lambda s, g: (s <= g).astype(jnp.float32),
+    "log": lambda s, g: jnp.log(jnp.abs(s)),
+    "log1p": lambda s, g: jnp.log1p(jnp.abs(s)),
+    "logistic": lambda s, g: jax.nn.sigmoid(s),
+    "lt": lambda s, g: (s < g).astype(jnp.float32),
+    "pow": lambda s, g: jnp.abs(s) ** g,
+    "reduce_max": lambda s, g: s.max(axis=1, keepdims=True) - g,
+    "reduce_min": lambda s, g: s.min(axis=1, keepdims=True) - g,
+    "select_n": lambda s, g: jnp.where(s > 0, s, g),
+    "slice": lambda s, g: lax.slice_in_dim(s, 1, 4, 2, axis=1),
+    "split": lambda s, g: jnp.subtract(*jnp.split(s, [2], axis=1)),
+    "square": lambda s, g: jnp.square(s),
+    "stop_gradient": lambda s, g: lax.stop_gradient(s),
+    "transpose": lambda s, g: s.reshape(-1, 2, 2).transpose(0, 2, 1).reshape(-1, 4),
+}
+
+
+@pytest.fixture(scope="module")
+def any_policy():
+    return make_policy("orig", "gcbc")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_onnx_knows_the_operations_of_other_parts(any_policy, tmp_path, operation):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'dualgoal[onnx]'")
+    onnx = pytest.importorskip("onnx", reason="pip install 'dualgoal[onnx]'")
+    function = OPERATIONS[operation]
+    rows = jax.ShapeDtypeStruct((*jax_export.symbolic_shape("rows"), 4), np.float32)
+    assert re.search(rf"= {operation}\b", str(jax.make_jaxpr(function)(rows, rows))), "the rule must be reached"
+    (part,) = onnx_export.parts_of(any_policy, tmp_path / "x.onnx")
+    part = part._replace(function=lambda key, s, g: function(s, g), original=lambda s, g, draw: function(s, g))
+    content, _ = onnx_export.checked(part, any_policy, onnxruntime)  # which raises where the results differ
+    if operation == "dot_general":
+        assert "Einsum" in {node.op_type for node in onnx.load_from_string(content).graph.node}
 
 
 # Exported files -------------------------------------------------------------------------------------------------------

@@ -182,16 +182,14 @@ class Translator:
         target = self.graph.node("Concat", pieces, (len(pieces),), np.int64, axis=0)
         return self.graph.node("Expand", [x, target], shape, x.dtype)
 
-    def _gather(self, x: Any, at: Any, *, out: Any, dimension_numbers: Any, **_: Any) -> Any:
-        """Only x[n] with a known n, in which each axis that is indexed disappears."""
+    def _gather(self, x: Any, at: Any, *, out: Any, dimension_numbers: Any, slice_sizes: Any, **_: Any) -> Any:
+        """Only x[n] and x[:, n:m] with a known place, which JAX traces as this where the number of rows is open."""
         axes = dimension_numbers.start_index_map
-        gone = tuple(dimension_numbers.collapsed_slice_dims) == tuple(axes)
-        if isinstance(at, Tensor) or at.shape != (len(axes),) or not gone:
-            raise UserError("ONNX export cannot look up rows by a computed number; export as safetensors instead")
-        for axis, n in sorted(zip(axes, at, strict=True), reverse=True):
-            shape = [*x.shape[:axis], *x.shape[axis + 1 :]]
-            x = self.graph.node("Gather", [x, np.array(n, np.int64)], shape, x.dtype, axis=int(axis))
-        return x
+        sizes = [slice_sizes[n] for n in axes]
+        if isinstance(at, Tensor) or at.shape != (len(axes),) or not all(isinstance(n, int) for n in sizes):
+            raise UserError("ONNX export can look up one known place or range only; export as safetensors instead")
+        words = (np.array(w, np.int64) for w in (at, at + sizes, axes))
+        return self.graph.reshaped(self.graph.node("Slice", [x, *words], slice_sizes, x.dtype), out.shape)
 
     def _reshape(self, x: Any, *rest: Any, out: Any, **_: Any) -> Any:
         return self.graph.reshaped(x, out.shape)
