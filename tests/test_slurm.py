@@ -32,7 +32,7 @@ def test_a_job_that_is_interrupted_and_requeued_ends_bit_equal(tmp_path, monkeyp
     class Interrupted(OnSlurm):
         def _submit(self, items, task):
             submitted.extend(super()._submit(items, task))
-            threading.Thread(target=interrupt).start()
+            threading.Thread(target=interrupt, daemon=True).start()
             return submitted
 
     def interrupt():
