@@ -97,5 +97,7 @@ def test_auto_is_what_was_shown_to_lose_nothing(monkeypatch, generation, shape, 
     device = SimpleNamespace(**({} if generation is None else {"compute_capability": generation}))
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
     assert machine.arithmetic("auto", shape) == meaning
+    slow = generation in ("8.0", "9.0") and meaning == "float32"
+    assert (machine.slow_choice("auto", shape) is not None) == slow and machine.slow_choice("bf16", shape) is None
     for asked in ("float32", "tf32", "bf16"):
         assert machine.arithmetic(asked, shape) == asked

@@ -90,9 +90,19 @@ def arithmetic(precision: str, observation_shape: Sequence[int]) -> Precision:
     device = devices()[0]  # in any case: here a user hears that there is none
     if precision != "auto":
         return typing.cast(Precision, precision)
+    return "bf16" if _computes_bf16(device) and len(observation_shape) == 1 else "float32"
+
+
+def slow_choice(precision: str, observation_shape: Sequence[int]) -> str | None:
+    """A line about 'auto' where it is not the fastest that this device can do."""
+    if precision != "auto" or not _computes_bf16(devices()[0]) or len(observation_shape) == 1:
+        return None
+    return "images are trained in float32; --precision bf16 is several times as fast on this GPU (docs/speed.md)"
+
+
+def _computes_bf16(device: object) -> bool:
     generation = str(getattr(device, "compute_capability", "")).split(".")[0]  # of NVIDIA's GPUs
-    able = generation.isdigit() and int(generation) >= 8
-    return "bf16" if able and len(observation_shape) == 1 else "float32"
+    return generation.isdigit() and int(generation) >= 8
 
 
 def cores() -> int:

@@ -134,6 +134,8 @@ def train(
             say(f"{out}: complete ({run.steps:,} steps)")
             return out
         say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
+        if hint := machine.slow_choice(run.precision, facts.sizes.observation_shape):
+            say(hint)
         if evaluator is None:
             count = workers or default_workers(facts.hardware.platform, worker_cpus)
             evaluator = WorkerEvaluator(Plan.of(run, goals, video), count, worker_cpus, env)
