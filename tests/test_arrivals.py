@@ -8,6 +8,7 @@ import pytest
 from dualgoal.collect import generate
 from dualgoal.collect.arrivals import Arrivals
 from dualgoal.data import npz
+from dualgoal.errors import UserError
 
 
 def test_episodes_are_joined_while_others_are_collected(tmp_path, monkeypatch):
@@ -27,6 +28,16 @@ def test_episodes_are_joined_while_others_are_collected(tmp_path, monkeypatch):
     monkeypatch.setattr(npz.Archive, "read", noted)
     generate.generate_dataset("pointmaze-medium-navigate-v0", 2, tmp_path, workers=1, progress=False, rows=20)
     assert waited == [True]
+
+
+def test_a_join_that_fails_ends_the_collecting(tmp_path, monkeypatch):
+    def fails(*_):
+        raise UserError("no room")
+
+    monkeypatch.setattr(generate, "_join", fails)
+    with pytest.raises(UserError, match="no room"):
+        generate.generate_dataset("pointmaze-medium-navigate-v0", 30, tmp_path, workers=1, progress=False, rows=20)
+    assert len(list(tmp_path.glob(".*.parts/train-*.npz"))) < 30
 
 
 def test_nobody_waits_for_an_episode_that_will_not_come():

@@ -104,8 +104,14 @@ def _make(
             arrivals: Arrivals[Item] = Arrivals()
             with ThreadPoolExecutor(1) as beside:
                 joined = beside.submit(_join, plan, parts, files, arrivals.wait_for)
+
+                def arrived(*items: Item) -> None:
+                    arrivals.add(*items)
+                    if joined.done():  # before all are there only if it failed, which is told now
+                        joined.result()
+
                 with arrivals:
-                    _generate(plan, skills, parts, workers or machine.cores(), progress, arrivals.add)
+                    _generate(plan, skills, parts, workers or machine.cores(), progress, arrived)
                 if states is not None:
                     _join_states(states, parts, DatasetFiles(files.folder, states.task))
                 _put_into_place(parts, files, joined.result())
