@@ -15,7 +15,7 @@ import time
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
 from importlib import metadata
@@ -25,7 +25,6 @@ import numpy as np
 
 from dualgoal import jsons, machine
 from dualgoal.collect import behaviours, experts
-from dualgoal.collect.arrivals import Arrivals
 from dualgoal.data import npz, origin
 from dualgoal.data.origin import FileFacts, Item, Origin, Plan
 from dualgoal.data.paths import SPLITS, DatasetFiles
@@ -101,17 +100,21 @@ def _make(
     make_folder(files.folder)
     with locked(files.lock, wait=True):
         if not _complete(plan, files, parts):
-            arrivals: Arrivals[Item] = Arrivals()
+            there: dict[Item, Future[None]] = {item: Future() for item in plan.items}  # done when it is on disk
             with ThreadPoolExecutor(1) as beside:
-                joined = beside.submit(_join, plan, parts, files, arrivals.wait_for)
+                joined = beside.submit(_join, plan, parts, files, lambda item: there[item].result())
 
                 def arrived(*items: Item) -> None:
-                    arrivals.add(*items)
+                    for item in items:
+                        there[item].set_result(None)
                     if joined.done():  # before all are there only if it failed, which is told now
                         joined.result()
 
-                with arrivals:
+                try:
                     _generate(plan, skills, parts, workers or machine.cores(), progress, arrived)
+                finally:
+                    for future in there.values():
+                        future.cancel()  # nobody waits for what will not come
                 if states is not None:
                     _join_states(states, parts, DatasetFiles(files.folder, states.task))
                 _put_into_place(parts, files, joined.result())

@@ -1,12 +1,10 @@
 """Episodes are joined into one file while others are still being collected."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from dualgoal.collect import generate
-from dualgoal.collect.arrivals import Arrivals
 from dualgoal.data import npz
 from dualgoal.errors import UserError
 
@@ -40,12 +38,17 @@ def test_a_join_that_fails_ends_the_collecting(tmp_path, monkeypatch):
     assert len(list(tmp_path.glob(".*.parts/train-*.npz"))) < 30
 
 
-def test_nobody_waits_for_an_episode_that_will_not_come():
-    arrivals = Arrivals()
-    with ThreadPoolExecutor(2) as threads:
-        first, second = (threads.submit(arrivals.wait_for, item) for item in (1, 2))
-        with arrivals:
-            arrivals.add(1)
-        assert first.result(60) is None
-        with pytest.raises(RuntimeError, match="2 never came"):
-            second.result(60)
+def test_nobody_waits_for_an_episode_that_will_not_come(tmp_path, monkeypatch):
+    collect = generate._EpisodeWriter.__call__
+
+    def fails(self, item):
+        if item == ("train", 1):
+            raise UserError("broken")
+        return collect(self, item)
+
+    monkeypatch.setattr(generate._EpisodeWriter, "__call__", fails)
+    with pytest.raises(UserError, match="broken"):
+        generate.generate_dataset("pointmaze-medium-navigate-v0", 3, tmp_path, workers=1, progress=False, rows=20)
+    monkeypatch.undo()
+    path = generate.generate_dataset("pointmaze-medium-navigate-v0", 3, tmp_path, workers=1, progress=False, rows=20)
+    assert path.exists() and len(list(tmp_path.iterdir())) == 3
