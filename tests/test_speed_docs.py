@@ -99,7 +99,7 @@ def test_the_text_about_images_says_what_the_row_files_say():
     for row in (tried()["5 sums", 4], library[0]):
         assert "; ".join(f"{kind} {cost['us'] / 1e3:.2f}" for kind, cost in row["kernels"].items()) in text
         assert f"the sum is {sum(cost['us'] for cost in row['kernels'].values()) / 1e3:.2f} ms" in text
-    assert f"outside of it, four seeds take {tried()['5 sums', 4]['ms_per_step']:.2f} ms" in text
+    assert f"where four seeds take {tried()['5 sums', 4]['ms_per_step']:.2f} ms" in text
 
 
 def tried():

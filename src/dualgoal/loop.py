@@ -51,7 +51,7 @@ ONE_GRAPH = {
 
 def compile_loop(lowered: Any, *, traced: bool = False) -> Any:
     """Compile a loop of training steps with the options above, or without those that the compiler refuses. One that is
-    to be `traced` is not a single graph: a profiler does not see the kernels of a loop inside of a graph."""
+    to be `traced` is not a single graph, so that a profiler is told of every kernel."""
     if jax.default_backend() == "gpu":
         for options in ([] if traced else [GPU_OPTIONS | ONE_GRAPH]) + [GPU_OPTIONS]:
             try:

@@ -6,7 +6,7 @@ Three things differ from differentiating `plain`, none of which changes the math
   received one: features of next states are read by bootstrap targets and need none.
 - What stands around a convolution (bias, ReLU, the residual sum, the mask of a ReLU's gradient) is part of it.
 - On NVIDIA GPUs, under bfloat16, the convolutions are the kernels of `convolution_kernels`; seeds are one more axis of
-  their grid. Elsewhere `PLAIN` computes the same.
+  their grid. `plain_ops` are the same without kernels, which tests compare with; other machines use neither.
 """
 
 import functools

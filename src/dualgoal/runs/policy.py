@@ -9,6 +9,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import safetensors
 from jax import Array, random
 
-from dualgoal import files, jsons, machine
+from dualgoal import files, imports, jsons, machine
 from dualgoal.agent import Agent
 from dualgoal.compatibility import is_ours, pair_of_rows
 from dualgoal.data.goals import join
@@ -98,6 +99,12 @@ def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
 @functools.lru_cache(maxsize=8)
 def _template(agent: Agent) -> Any:
     return jax.eval_shape(agent.init, random.key(0))
+
+
+def own_parts(run: config.Run) -> AbstractContextManager[None]:
+    """Around the first use of networks and losses: what those of another package raise becomes one line."""
+    theirs = [part for part in (run.rep, run.algo) if not is_ours(part)]
+    return imports.calling(" + ".join(type(part).__name__ for part in theirs)) if theirs else nullcontext()
 
 
 def try_acting(agent: Agent) -> None:

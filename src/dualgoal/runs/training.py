@@ -8,17 +8,17 @@ continues; an evaluation that was not finished when the run stopped is done agai
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from dualgoal import imports, jsons, machine, progress
+from dualgoal import jsons, machine, progress
 from dualgoal.agent import State
 from dualgoal.collect.find import load_data
-from dualgoal.compatibility import check_pair, is_ours
+from dualgoal.compatibility import check_pair
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import registry, rendering, tasks
 from dualgoal.errors import UserError, check_range
@@ -123,7 +123,7 @@ def train(
             say(f"{out}: complete ({done:,} steps, more than the {run.steps:,} that were asked for)")
             return out
         loop = TrainingLoop(agent, run.seeds)
-        with own_parts(run):
+        with policy.own_parts(run):
             policy.try_acting(loop.agent)
             if run.steps not in directory.steps(out):
                 memory.require(out, loop, training, validation)
@@ -161,12 +161,6 @@ def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Datase
     return dataclasses.replace(facts, goals=world.count_goals(run, facts, env))
 
 
-def own_parts(run: Run) -> AbstractContextManager[None]:
-    """Around the first use of networks and losses: what those of another package raise becomes one line."""
-    theirs = [part for part in (run.rep, run.algo) if not is_ours(part)]
-    return imports.calling(" + ".join(type(part).__name__ for part in theirs)) if theirs else nullcontext()
-
-
 class Session:
     """One process's share of a run."""
 
@@ -197,7 +191,7 @@ class Session:
             for earlier in start.evaluations:
                 self.evaluator.submit(self.record.path, earlier)
             if step < self.run.steps:
-                with own_parts(self.run):
+                with policy.own_parts(self.run):
                     self.loop.compile(state, training)
                 self._leave_if(interruption, step)  # compiling takes long, and nothing has been computed yet
             while step < self.run.steps and not self.enough:
