@@ -82,6 +82,20 @@ def test_convolution_kernels_equal_their_plain_twins(side, inputs, outputs):
     assert max(distance(a, e) for a, e in zip(ours, exact, strict=True)) < 1e-5
 
 
+@pytest.mark.parametrize(("side", "inputs", "outputs", "down"), [(8, 16, 32, 8), (8, 32, 16, 2), (16, 16, 16, 4)])
+def test_programs_that_go_down_through_images_equal_the_plain_convolution(side, inputs, outputs, down):
+    """To rounding of the result (2^-9). There are fewer images than in the mask and the residual."""
+    x, w, b, mask, residual, _ = layer(side, inputs, outputs)
+    tile = convolution_kernels.Tile(pixels=side // 2, beside=2, down=down)
+    for options in ({"mask": mask, "residual": residual}, {"relu_in": True, "relu_out": True, "scale": 0.25}):
+        exact = trunk.convolve(x[:1], w, b, **options, dtype=jnp.float32)
+        ours = convolution_kernels.convolve(x[:1], w, b, **options, tile=tile, interpret=True)
+        assert ours.dtype == jnp.bfloat16 and distance(ours, exact) < 2**-9
+    chosen = convolution_kernels.forward_tile([256, side, side], inputs, outputs)
+    assert chosen.down and 256 * side // 2 % chosen.pixels == 0 and side % chosen.down == 0
+    assert not convolution_kernels.forward_tile([1, side, side], inputs, outputs).down, "it would not fill a program"
+
+
 def test_seeds_share_the_programs_of_weight_gradients(monkeypatch):
     """Two seeds, each with half as many programs as one alone, have the gradients that they have alone."""
     x, *_, dy = layer(16, 16, 16, batch=4)

@@ -65,7 +65,8 @@ class Tile(NamedTuple):
 
     In `convolve`, `beside` pixels share a row of the left factor, so that a tile has that many times as many pixels.
     Such pixels share neighbours: fewer numbers are loaded for each pixel, and products are wider, although more of the
-    right factor is zeros.
+    right factor is zeros. With `down`, a program of `convolve` goes through so many rows of images, one below the
+    other: it loads each row of an image once, for the three rows whose neighbour it is, and not three times.
     """
 
     pixels: int = 128
@@ -74,12 +75,20 @@ class Tile(NamedTuple):
     tiles: int = 1
     programs: int = 528
     beside: int = 1
+    down: int = 0
 
 
-def forward_tile(side: int, channels: int, outputs: int) -> Tile:
-    """The fastest on an H200 of those that were tried, for each layer of the encoder."""
+DOWN = Tile(pixels=64, beside=2, down=8)
+
+
+def forward_tile(shape: list[int], channels: int, outputs: int) -> Tile:
+    """For each layer of the encoder. What kernels move into and out of a multiprocessor's cache takes longest, so they
+    go down where images (B, H, W) fill whole programs: few rows where each has much to compute, or few are left."""
+    batch, height, side = shape
     if channels < ROW or side == 1:
         return Tile(columns=32)
+    if batch * side % (2 * DOWN.pixels) == 0:
+        return DOWN._replace(down=math.gcd(height, DOWN.down if min(channels, outputs) <= ROW else DOWN.down // 2))
     if side <= 8:
         return Tile(pixels=64, columns=128, beside=2)
     return Tile(pixels=64, beside=2) if channels > outputs else Tile(columns=32, beside=2)
@@ -149,7 +158,7 @@ def convolve(
     `mask` and `residual` may have more images than x.
     """
     *shape, channels = x.shape
-    tile = tile or forward_tile(shape[2], channels, w.shape[-1])
+    tile = tile or forward_tile(shape, channels, w.shape[-1])
     sides, pixels = (shape[1], shape[2]), tile.beside
     taps = Taps(3, pixels + 2, channels) if pixels > 1 else taps_of(channels)
     outputs, rows = pixels * w.shape[-1], math.prod(shape) // pixels
@@ -158,9 +167,18 @@ def convolve(
     as_rows = lambda name, value: jnp.tile(value, pixels) if name == "bias" else value.reshape(-1, outputs)
     given = {name: as_rows(name, value) for name, value in extras.items() if value is not None}
 
+    def finished(total: Array, extra: dict[str, Array]) -> Array:
+        y = total * scale if scale != 1.0 else total
+        if "bias" in extra:
+            y += extra["bias"][None]
+        if "mask" in extra:
+            y = jnp.where(extra["mask"].astype(jnp.float32) > 0, y, 0.0)
+        if "residual" in extra:
+            y += extra["residual"].astype(jnp.float32)
+        return (jnp.maximum(y, 0) if relu_out else y).astype(jnp.bfloat16)
+
     def kernel(x_ref: Any, w_ref: Any, *refs: Any) -> None:
         *extra_refs, out_ref = refs
-        extra = dict(zip(given, extra_refs, strict=True))
         right = [w_ref[pl.ds(start, length)] for start, length in chunks]
         for t in range(tile.tiles):
             first = (pl.program_id(0) * tile.tiles + t) * tile.pixels
@@ -170,24 +188,53 @@ def convolve(
             for (start, length), weights in zip(chunks, right, strict=True):
                 left = neighbours(x_ref, here, start, length, sides, relu_in, taps)
                 total += jnp.dot(left, weights, preferred_element_type=jnp.float32)
-            y = total * scale if scale != 1.0 else total
-            if "bias" in extra:
-                y += extra["bias"][...][None]
-            if "mask" in extra:
-                y = jnp.where(extra["mask"][own].astype(jnp.float32) > 0, y, 0.0)
-            if "residual" in extra:
-                y += extra["residual"][own].astype(jnp.float32)
-            out_ref[own] = (jnp.maximum(y, 0) if relu_out else y).astype(out_ref.dtype)
+            extra = {n: ref[...] if n == "bias" else ref[own] for n, ref in zip(given, extra_refs, strict=True)}
+            out_ref[own] = finished(total, extra)
+
+    def kernel_down(x_ref: Any, w_ref: Any, *refs: Any) -> None:
+        *extra_refs, out_ref = refs
+        across = sides[1] // pixels
+        place = pl.program_id(0) * tile.pixels + jnp.arange(tile.pixels, dtype=jnp.int32)
+        image, column = lax.div(place, across), lax.rem(place, across)
+        numbers = jnp.arange(taps.across * channels, dtype=jnp.int32)
+        start = (image * math.prod(sides) + pixels * column - 1) * channels
+        of_columns = (pixels * column)[:, None] + (lax.div(numbers, channels) - 1)[None]
+        beside = (of_columns >= 0) & (of_columns < sides[1])
+        weights = [w_ref[pl.ds(n * len(numbers), len(numbers))] for n in range(3)]
+        once = {n: ref[...] for n, ref in zip(given, extra_refs, strict=True) if n == "bias"}
+        shape = tile.pixels, outputs
+        output = jnp.broadcast_to(jnp.arange(outputs, dtype=jnp.int32)[None], shape)
+
+        def image_row(row: Array) -> Array:
+            inside = beside & jnp.full(beside.shape, (row >= 0) & (row < sides[0]))
+            where = (start + row * (sides[1] * channels))[:, None] + numbers[None]
+            x = triton.load(x_ref.at[where], mask=inside, other=0)
+            return jnp.maximum(x, 0) if relu_in else x
+
+        def product(x: Array, n: int) -> Array:
+            return jnp.dot(x, weights[n], preferred_element_type=jnp.float32)
+
+        first = pl.program_id(1) * tile.down
+        x, y, below = (image_row(first + n) for n in (-1, 0, 1))
+        above, here = product(x, 0) + product(y, 1), product(y, 0)
+        for row in range(tile.down):  # not a loop of the kernel: sums that change places would be copied
+            own = jnp.broadcast_to(((image * sides[0] + first + row) * across + column)[:, None], shape), output
+            x, extra = below, once | {n: ref[own] for n, ref in zip(given, extra_refs, strict=True) if n != "bias"}
+            below = image_row(first + row + 2)  # before it is needed
+            out_ref[own] = finished(above + product(x, 2), extra)
+            above, here = here + product(x, 1), product(x, 0)
 
     per_program = tile.pixels * tile.tiles
-    whole = lambda a: pl.BlockSpec(a.shape, lambda i: (0,) * a.ndim)
-    block = pl.BlockSpec((per_program, outputs), lambda i: (i, 0))
-    inputs = [flat(x), arranged(w, taps, pixels)]
-    specs = [whole(inputs[0]), whole(inputs[1]), *(whole(v) if n == "bias" else block for n, v in given.items())]
+    whole = lambda a: pl.BlockSpec(a.shape, lambda *_: (0,) * len(a.shape))
+    result = jax.ShapeDtypeStruct((rows, outputs), jnp.bfloat16)
+    block = whole(result) if tile.down else pl.BlockSpec((per_program, outputs), lambda i: (i, 0))
+    inputs = [x.reshape(-1) if tile.down else flat(x), arranged(w, taps, pixels)]
+    of_extra = lambda n, v: whole(v) if n == "bias" or tile.down else block  # mask and residual may have more rows
+    specs = [whole(inputs[0]), whole(inputs[1]), *(of_extra(n, v) for n, v in given.items())]
     run = pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((rows, outputs), jnp.bfloat16),
-        grid=(rows // per_program,),
+        kernel_down if tile.down else kernel,
+        out_shape=result,
+        grid=(rows // sides[0] // tile.pixels, sides[0] // tile.down) if tile.down else (rows // per_program,),
         in_specs=specs,
         out_specs=block,
         compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
