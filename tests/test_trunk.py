@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import random
 
-from dualgoal.fast import convolution_kernels, pooled_kernels, pooling, trunk
+from dualgoal.fast import convolution_kernels, pooled_kernels, pooling, trunk, weight_kernels
 from dualgoal.interface import Spec
 from dualgoal.nets import encoders
 
@@ -76,36 +76,48 @@ def test_convolution_kernels_equal_their_plain_twins(side, inputs, outputs):
         x, half.astype(jnp.float32), w.shape[2], relu_in=relu_in, scale=0.5, dtype=jnp.float32
     )
     tile = convolution_kernels.Tile(32, 64, 4, programs=1)
-    ours = convolution_kernels.weight_gradient(
-        x, half, w.shape[2], relu_in=relu_in, scale=0.5, tile=tile, interpret=True
-    )
+    ours = weight_kernels.weight_gradient(x, half, w.shape[2], relu_in=relu_in, scale=0.5, tile=tile, interpret=True)
     assert max(distance(a, e) for a, e in zip(ours, exact, strict=True)) < 1e-5
 
 
 @pytest.mark.parametrize(("side", "inputs", "outputs", "down"), [(8, 16, 32, 8), (8, 32, 16, 2), (16, 16, 16, 4)])
 def test_programs_that_go_down_through_images_equal_the_plain_convolution(side, inputs, outputs, down):
-    """To rounding of the result (2^-9). There are fewer images than in the mask and the residual."""
-    x, w, b, mask, residual, _ = layer(side, inputs, outputs)
-    tile = convolution_kernels.Tile(pixels=side // 2, beside=2, down=down)
+    """To rounding of the result (2^-9). There are fewer images than in the mask and the residual, and fewer gradients
+    than images; some programs of the gradient of the weights handle several strips."""
+    x, w, b, mask, residual, dy = layer(side, inputs, outputs)
+    tile = convolution_kernels.Tile(pixels=side // 2, beside=2, down=down, programs=2)
     for options in ({"mask": mask, "residual": residual}, {"relu_in": True, "relu_out": True, "scale": 0.25}):
         exact = trunk.convolve(x[:1], w, b, **options, dtype=jnp.float32)
         ours = convolution_kernels.convolve(x[:1], w, b, **options, tile=tile, interpret=True)
         assert ours.dtype == jnp.bfloat16 and distance(ours, exact) < 2**-9
-    chosen = convolution_kernels.forward_tile([256, side, side], inputs, outputs)
-    assert chosen.down and 256 * side // 2 % chosen.pixels == 0 and side % chosen.down == 0
-    assert not convolution_kernels.forward_tile([1, side, side], inputs, outputs).down, "it would not fill a program"
+    for relu_in in (False, True):
+        options = {"relu_in": relu_in, "scale": 0.5}
+        exact = trunk.weight_gradient(x, dy[:1].astype(jnp.float32), inputs, **options, dtype=jnp.float32)
+        ours = weight_kernels.weight_gradient(x, dy[:1], inputs, **options, tile=tile, interpret=True)
+        assert max(distance(a, e) for a, e in zip(ours, exact, strict=True)) < 1e-5
+
+
+def test_programs_go_down_where_images_fill_them():
+    for shape, inputs, outputs in (((32, 32), 16, 16), ((32, 32), 16, 32), ((16, 16), 32, 32)):
+        for tile in (
+            convolution_kernels.forward_tile([256, *shape], inputs, outputs),
+            weight_kernels.gradient_tile((256, *shape, outputs), inputs),
+        ):
+            assert tile.down and 256 * shape[1] // 2 % tile.pixels == 0 and shape[0] % tile.down == 0
+        assert not convolution_kernels.forward_tile([1, *shape], inputs, outputs).down
+        assert not weight_kernels.gradient_tile((1, *shape, outputs), inputs).down
 
 
 def test_seeds_share_the_programs_of_weight_gradients(monkeypatch):
     """Two seeds, each with half as many programs as one alone, have the gradients that they have alone."""
     x, *_, dy = layer(16, 16, 16, batch=4)
     (xs, dys), grids = (jnp.stack([a, a[::-1] + 1]) for a in (x, dy)), []
-    call = convolution_kernels.pl.pallas_call
+    call = weight_kernels.pl.pallas_call
     record = lambda *args, grid, **options: grids.append(grid) or call(*args, grid=grid, **options)
-    monkeypatch.setattr(convolution_kernels.pl, "pallas_call", record)
-    monkeypatch.setattr(convolution_kernels, "FEWEST", 2)
+    monkeypatch.setattr(weight_kernels.pl, "pallas_call", record)
+    monkeypatch.setattr(weight_kernels, "FEWEST", 2)
     tile = convolution_kernels.Tile(32, 64, 4, programs=8)
-    gradient = lambda x, dy: convolution_kernels.weight_gradient(x, dy, 16, tile=tile, interpret=True)
+    gradient = lambda x, dy: weight_kernels.weight_gradient(x, dy, 16, tile=tile, interpret=True)
     both = jax.vmap(gradient)(xs, dys)
     assert grids[-1] == (4,)
     alone = [gradient(*seed) for seed in zip(xs, dys, strict=True)]

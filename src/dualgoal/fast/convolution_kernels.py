@@ -8,7 +8,6 @@ in the multiprocessor's cache. Libraries handle such convolutions badly because 
 This module is imported only where the kernels are used: importing Pallas takes about half a second.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,15 +15,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_batching import custom_vmap
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-TRANSPOSED = (((0,), (0,)), ((), ()))  # the product of a transposed left factor
-Factors = tuple[Array, list[Array]]  # pixels, or where their neighbours are, and right factors of these
-PAIRED = 16  # channels up to which gradients of weights handle two pixels at once
-FEWEST = 66  # programs of a seed in gradients of weights; those of four seeds keep a large GPU busy
 ROW = 16  # columns of the left factor at least; a matrix instruction takes no fewer
 
 
@@ -94,19 +88,6 @@ def forward_tile(shape: list[int], channels: int, outputs: int) -> Tile:
     return Tile(pixels=64, beside=2) if channels > outputs else Tile(columns=32, beside=2)
 
 
-def gradient_tile(side: int, outputs: int) -> Tile:
-    """The same for gradients of weights: small images have few tiles to share among programs, and a program of few
-    threads cannot hold 64 outputs in registers."""
-    if outputs > 32:
-        return Tile(pixels=64, warps=8, programs=264)
-    return Tile(pixels=64 if side >= 32 else 128, programs=min(528, 132 * side // 8))
-
-
-def tiles_of_a_program(tiles: int, programs: int) -> int:
-    """How many of the tiles a program handles, so that all have the same number and there are not too many of them."""
-    return next(n for n in range(-(-tiles // programs), tiles + 1) if tiles % n == 0)
-
-
 def arranged(w: Array, taps: Taps, pixels: int = 1) -> Array:
     """Weights (3, 3, i, o) as the right factor: a row for each column of the left one, zeros for empty taps. Its
     columns are the outputs of each of the pixels that share a row."""
@@ -134,6 +115,26 @@ def neighbours(
     where = pixels[:, None] + (down * width + right)[None]
     x = triton.load(x_ref.at[where, jnp.broadcast_to(channel[None], where.shape)], mask=inside, other=0)
     return jnp.maximum(x, 0) if relu else x
+
+
+def row_loader(
+    x_ref: Any, place: Array, numbers: Array, sides: tuple[int, int], channels: int, beside: int, relu: bool
+) -> Callable[[Array], Array]:
+    """A function that loads from a given row of images, for each place (`beside` pixels of an image row; places are
+    numbered through all images), these numbers of the pixels from the one before to the one after it; zeros outside."""
+    height, width = sides
+    image, column = lax.div(place, width // beside), beside * lax.rem(place, width // beside)
+    start = (image * (height * width) + column - 1) * channels
+    columns = column[:, None] + (lax.div(numbers, channels) - 1)[None]
+    between = (columns >= 0) & (columns < width)
+
+    def load(row: Array) -> Array:
+        inside = between & jnp.full(between.shape, (row >= 0) & (row < height))
+        where = (start + row * (width * channels))[:, None] + numbers[None]
+        x = triton.load(x_ref.at[where], mask=inside, other=0)
+        return jnp.maximum(x, 0) if relu else x
+
+    return load
 
 
 def flat(x: Array) -> Array:
@@ -197,19 +198,11 @@ def convolve(
         place = pl.program_id(0) * tile.pixels + jnp.arange(tile.pixels, dtype=jnp.int32)
         image, column = lax.div(place, across), lax.rem(place, across)
         numbers = jnp.arange(taps.across * channels, dtype=jnp.int32)
-        start = (image * math.prod(sides) + pixels * column - 1) * channels
-        of_columns = (pixels * column)[:, None] + (lax.div(numbers, channels) - 1)[None]
-        beside = (of_columns >= 0) & (of_columns < sides[1])
+        image_row = row_loader(x_ref, place, numbers, sides, channels, pixels, relu_in)
         weights = [w_ref[pl.ds(n * len(numbers), len(numbers))] for n in range(3)]
         once = {n: ref[...] for n, ref in zip(given, extra_refs, strict=True) if n == "bias"}
         shape = tile.pixels, outputs
         output = jnp.broadcast_to(jnp.arange(outputs, dtype=jnp.int32)[None], shape)
-
-        def image_row(row: Array) -> Array:
-            inside = beside & jnp.full(beside.shape, (row >= 0) & (row < sides[0]))
-            where = (start + row * (sides[1] * channels))[:, None] + numbers[None]
-            x = triton.load(x_ref.at[where], mask=inside, other=0)
-            return jnp.maximum(x, 0) if relu_in else x
 
         def product(x: Array, n: int) -> Array:
             return jnp.dot(x, weights[n], preferred_element_type=jnp.float32)
@@ -242,115 +235,3 @@ def convolve(
         name="convolve",
     )
     return run(*inputs, *given.values()).reshape(*shape, w.shape[-1])
-
-
-def weight_gradient(
-    x: Array,
-    dy: Array,
-    inputs: int,
-    *,
-    relu_in: bool = False,
-    scale: float = 1.0,
-    tile: Tile | None = None,
-    interpret: bool = False,
-) -> tuple[Array, Array]:
-    """The gradients of weights (3, 3, inputs, o) and bias, summed over the images of dy; x may have more images.
-
-    With few channels, two pixels side by side share a row of the left factor, which has the neighbours of both, and one
-    of the right factor, which has the gradients of both. Several seeds share the programs of one, because each program
-    writes a sum of its own, and another kernel adds these up.
-    """
-    outputs, sides, channels = dy.shape[-1], (dy.shape[1], dy.shape[2]), x.shape[-1]
-    pixels = 2 if channels <= PAIRED and sides[1] > 1 else 1  # of a row
-    taps = Taps(3, 4, channels) if pixels == 2 else taps_of(channels)
-    tile = tile or gradient_tile(sides[1], pixels * outputs)
-
-    def left(rows: Array, start: int, length: int, x_ref: Any, dy_ref: Any) -> Array:
-        return neighbours(x_ref, pixels * rows, start, length, sides, relu_in, taps)
-
-    def right(rows: Array, first: Array, x_ref: Any, dy_ref: Any) -> tuple[Array, Factors]:
-        dy = dy_ref[pl.ds(first, tile.pixels)]
-        return dy, (rows, [dy])
-
-    def summed(x: Array, dy: Array, tile: Tile = tile) -> tuple[Array, Array]:
-        arrays = [flat(x), dy.reshape(-1, pixels * outputs)]
-        (dw,), db = summed_over_tiles(left, right, arrays, len(arrays[1]), taps, tile, "convolve_weights", interpret)
-        return dw, db
-
-    one = custom_vmap(lambda x, dy: summed(x, dy))
-
-    @one.def_vmap
-    def several(seeds: int, batched: list[bool], *arrays: Array) -> tuple[tuple[Array, Array], tuple[bool, bool]]:
-        fewer = tile._replace(programs=min(tile.programs, max(tile.programs // seeds, FEWEST)))
-        axes = [0 if own else None for own in batched]
-        return jax.vmap(functools.partial(summed, tile=fewer), axes)(*arrays), (True, True)
-
-    dw, db = one(x, dy)
-    of_pixels = [dw[:3, n : n + 3, :inputs, n * outputs : (n + 1) * outputs] for n in range(pixels)]
-    return functools.reduce(jnp.add, of_pixels) * scale, db.reshape(pixels, outputs).sum(axis=0)
-
-
-def summed_over_tiles(
-    left: Callable[..., Array],
-    right: Callable[..., tuple[Array, Factors]],
-    arrays: list[Array],
-    rows: int,
-    taps: Taps,
-    tile: Tile,
-    name: str,
-    interpret: bool,
-    factors: int = 1,
-) -> tuple[Array, Array]:
-    """left^T right summed over all tiles of rows as gradients of weights, for each right factor and tap, and of the
-    bias.
-
-    `right` gives for a tile what adds to the gradient of the bias, and right factors with their pixels. Each
-    program adds up its own tiles in registers and writes one partial sum, so the result does not depend on the order in
-    which programs run.
-    """
-    outputs = arrays[-1].shape[-1]
-    tiles = tiles_of_a_program(rows // tile.pixels, tile.programs)
-    programs = rows // (tile.pixels * tiles)
-    columns = -(-taps.columns // 64) * 64  # whole rows of matrix instructions, the last ones empty
-    chunks = [(start, min(tile.columns, columns - start)) for start in range(0, columns, tile.columns)]
-
-    def kernel(*refs: Any) -> None:
-        *in_refs, out_ref = refs
-        before = pl.program_id(0) * (tiles * tile.pixels)
-
-        def body(t: Array, sums: tuple[list[Array], Array]) -> tuple[list[Array], Array]:
-            of_weights, of_bias = sums
-            first = before + t * tile.pixels
-            here = first + jnp.arange(tile.pixels, dtype=jnp.int32)
-            of_tile, (pixels, gradients) = right(here, first, *in_refs)
-            added = []
-            for n, (start, length) in enumerate(chunks):
-                x = left(pixels, start, length, *in_refs)
-                for total, dy in zip(of_weights[n * factors : (n + 1) * factors], gradients, strict=True):
-                    added.append(total + lax.dot_general(x, dy, TRANSPOSED, preferred_element_type=jnp.float32))
-            return added, of_bias + of_tile.astype(jnp.float32)
-
-        zeros = [jnp.zeros((length, outputs), jnp.float32) for _, length in chunks for _ in range(factors)]
-        start = zeros, jnp.zeros((tile.pixels, outputs), jnp.float32)
-        of_weights, of_bias = lax.fori_loop(0, tiles, body, start)
-        places = [(factor * columns + first, length) for first, length in chunks for factor in range(factors)]
-        for (first, length), total in zip(places, of_weights, strict=True):
-            out_ref[pl.ds(first, length)] = total
-        out_ref[factors * columns] = of_bias.sum(axis=0)
-
-    whole = lambda a: pl.BlockSpec(a.shape, lambda i: (0,) * a.ndim)
-    sums = pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct(
-            (programs, factors * columns + 1, outputs), jnp.float32
-        ),  # the last row is the bias's
-        grid=(programs,),
-        in_specs=[whole(array) for array in arrays],
-        out_specs=pl.BlockSpec((None, factors * columns + 1, outputs), lambda i: (i, 0, 0)),
-        compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
-        interpret=interpret,
-        name=name,
-    )(*arrays)
-    total = sums.sum(axis=0)
-    of_weights = total[:-1].reshape(factors, columns, outputs)[:, : taps.columns]
-    return of_weights.reshape(factors, *taps, outputs), total[-1]

@@ -20,8 +20,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-from dualgoal.fast.convolution_kernels import Factors, Tile, flat, summed_over_tiles, taps_of
+from dualgoal.fast.convolution_kernels import Tile, flat, taps_of
 from dualgoal.fast.pooling import NO_WINDOW, Sides, code
+from dualgoal.fast.weight_kernels import Factors, summed_over_tiles
 
 REACH = 8  # pixels of an image row that are loaded for two windows, from two before them: seven are needed
 BORDER = ((1, 2), (2, REACH - 2))  # rows and columns of zeros around an image, so that no load is outside of it

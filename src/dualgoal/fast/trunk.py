@@ -151,12 +151,13 @@ def powers_of_two(*sides: int) -> bool:
 
 @functools.cache
 def kernel_ops(interpret: bool = False) -> Ops:
-    from dualgoal.fast import convolution_kernels, pooled_kernels  # here: other machines should not wait for Pallas
+    # Here: other machines should not wait for Pallas.
+    from dualgoal.fast import convolution_kernels, pooled_kernels, weight_kernels
 
     given = functools.partial(functools.partial, interpret=interpret)
     return Ops(
         given(convolution_kernels.convolve),
-        given(convolution_kernels.weight_gradient),
+        given(weight_kernels.weight_gradient),
         # Pixels become bfloat16, which is exact, before the kernels, which would do it again for each neighbour.
         pooled_kernels.padded,
         given(pooled_kernels.convolve_pooled),
