@@ -38,36 +38,49 @@ def kernels(monkeypatch):
     return used
 
 
+@pytest.mark.parametrize("far", [False, True], ids=["bytes", "words"])
 @pytest.mark.parametrize("shape", [(16, 16, 3), (8, 32, 9)], ids=["an image", "three frames"])
-def test_the_kernel_reads_and_shifts(kernels, shape):
-    """For two seeds, which read the same images, and all offsets."""
+def test_the_kernel_reads_and_shifts(kernels, monkeypatch, shape, far):
+    """For two seeds, which read the same images, and all offsets. Images that are far are read as words."""
     images = random.randint(random.key(0), (30, *shape), 0, 256).astype(jnp.uint8)
     rows = random.randint(random.key(1), (2, 49), 0, 30)
     offsets = jnp.stack([jnp.mgrid[:7, :7].reshape(2, -1).T] * 2)
-    both = lambda bf16: jax.vmap(functools.partial(augment.look, images, bf16=bf16))(rows, offsets)
-    np.testing.assert_array_equal(both(True), both(False))
+    plain = jax.vmap(functools.partial(augment.look, images))(rows, offsets)
+    monkeypatch.setattr(augment, "FAR", range(images.nbytes + 1 - far, images.nbytes + 2))
+    held = jax.device_put(augment.as_held(np.asarray(images)))
+    assert isinstance(held, augment.Words) == far and held.shape == images.shape and held.dtype == images.dtype
+    for bf16 in (True, False):
+        np.testing.assert_array_equal(jax.vmap(lambda r, o: augment.look(held, r, o, bf16))(rows, offsets), plain)  # noqa: B023
     assert len(kernels) == 1
+    np.testing.assert_array_equal(augment.look(held, rows[0]), images[rows[0]])
 
 
-def test_batches_are_the_same_with_the_kernel(kernels):
+@pytest.mark.parametrize("far", [False, True], ids=["bytes", "words"])
+def test_batches_are_the_same_with_the_kernel(kernels, monkeypatch, far):
     streams = {"value": FUTURE_GOALS, "actor": ACTOR_GOALS, "rep": Window()}
     data = small.data((8, 8, 3))
     data = data._replace(goals=data.observations[::-1])
     spec = {p: Spec((8, 8, 3), 2, batch_size=4, augment=1.0, precision=p) for p in ("float32", "bf16")}
-    plain, ours = (sampler.sample(data, random.key(0), streams, spec[p]) for p in ("float32", "bf16"))
+    plain = sampler.sample(data, random.key(0), streams, spec["float32"])
+    monkeypatch.setattr(augment, "FAR", range(data.observations.nbytes + 1 - far, data.observations.nbytes + 2))
+    data = sampler.to_device(data)
+    assert isinstance(data.observations, augment.Words) == isinstance(data.goals, augment.Words) == far
+    ours = sampler.sample(data, random.key(0), streams, spec["bf16"])
     jax.tree.map(np.testing.assert_array_equal, ours, plain)
     assert len(kernels) == 2 + 2 * 2, "two for the transitions, two for each draw but the window"
 
 
 @pytest.mark.parametrize("rows", [20_000, 250_000, 1_000_000])
 def test_the_kernel_can_be_compiled_for_a_gpu(rows):
-    """For four seeds, which share the images. What lies between 2^31 and 2^32 bytes is copied before."""
-    images, of_seed = jax.ShapeDtypeStruct((rows, 64, 64, 3), jnp.uint8), jax.ShapeDtypeStruct((4, 256), jnp.int32)
-    step = jax.jit(jax.vmap(shift_kernel.shifted_rows, in_axes=(None, 0, 0)))
+    """For four seeds, which share the images. What lies between 2^31 and 2^32 bytes is read in words."""
+    far = rows * 64 * 192 in augment.FAR
+    images = jax.ShapeDtypeStruct((rows, 64, 48), jnp.uint32) if far else jax.ShapeDtypeStruct((rows, 64, 192), "uint8")
+    of_seed = jax.ShapeDtypeStruct((4, 256), jnp.int32)
+    step = jax.jit(jax.vmap(functools.partial(shift_kernel.shifted_rows, channels=3), in_axes=(None, 0, 0)))
     device = jax.sharding.AbstractDevice("NVIDIA H200", 132, "gpu")
     with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((1,), ("x",), abstract_device=device)):
         by = jax.ShapeDtypeStruct((4, 256, 2), jnp.int32)
         text = step.trace(images, of_seed, by).lower(lowering_platforms=("cuda",)).as_text()
     (line,) = (line for line in text.splitlines() if "shifted_rows" in line and "custom_call" in line)
-    read = "4x256x64x192xui8" if rows == 250_000 else f"{rows}x64x192xui8"
+    read = f"{rows}x64x48xui32" if far else f"{rows}x64x192xui8"
     assert f": (tensor<{read}>," in line

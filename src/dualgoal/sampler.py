@@ -11,14 +11,14 @@ from jax import random
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal.interface import Batch, Spec, Stream
-from dualgoal.nets.augment import PAD, look
+from dualgoal.nets.augment import PAD, as_held, look
 from dualgoal.streams import Rows, Transitions, random_offsets, valid_rows
 
 
 def to_device(dataset: Any) -> Transitions:
     """Put a dataset on the default device. On a CPU that is no copy: nobody writes to these arrays."""
     starts, ends = (jnp.asarray(np.asarray(x), jnp.int32) for x in (dataset.starts, dataset.ends))
-    put = lambda x: jax.device_put(np.asarray(x), may_alias=True)
+    put = lambda x: jax.device_put(as_held(np.asarray(x)), may_alias=True)
     goals = None if dataset.goals is None else put(dataset.goals)
     return Transitions(put(dataset.observations), put(dataset.actions), starts, ends, goals)
 

@@ -14,15 +14,14 @@ from jax.experimental.pallas import triton
 from jaxtyping import Array
 
 TILE = 4096  # bytes of an image in whole lines; a program handles one for each channel
-UNREACHABLE = range(2**31 + 1, 2**32 + 1)  # bytes of arrays for which Pallas computes places that overflow
 
 
-def shifted_rows(images: Array, rows: Array, by: Array, *, interpret: bool = False) -> Array:
-    """images[rows], each moved up and left by its number of pixels in `by` (B, 2); edges are repeated. Sides are powers
-    of two, and pixels are bytes."""
-    if images.nbytes in UNREACHABLE:
-        images, rows = images[rows], jnp.arange(len(rows), dtype=jnp.int32)
-    _, height, width, channels = images.shape
+def shifted_rows(images: Array, rows: Array, by: Array, channels: int, *, interpret: bool = False) -> Array:
+    """images[rows], each moved up and left by its number of pixels in `by` (B, 2); edges are repeated. Images are
+    (T, H, W C) bytes or (T, H, W C / 4) words of four bytes, the first of which is the lowest; sides are powers of two.
+    The result is (B, H, W, C) bytes."""
+    size = images.dtype.itemsize
+    height, width = images.shape[1], size * images.shape[2] // channels
     lines = min(height, max(1, TILE // width))
 
     def kernel(images_ref: Any, rows_ref: Any, by_ref: Any, out_ref: Any) -> None:
@@ -34,14 +33,17 @@ def shifted_rows(images: Array, rows: Array, by: Array, *, interpret: bool = Fal
             byte = start + jnp.arange(width, dtype=jnp.int32)
             pixel, channel = lax.div(byte, channels), lax.rem(byte, channels)
             byte = jnp.clip(pixel + right, 0, width - 1) * channels + channel
-            at = (jnp.broadcast_to(i, (lines, width)) for i in (row, line[:, None], byte[None]))
-            out_ref[:, pl.ds(start, width)] = images_ref[tuple(at)]
+            at = (jnp.broadcast_to(i, (lines, width)) for i in (row, line[:, None], lax.div(byte, size)[None]))
+            found = images_ref[tuple(at)]
+            if size > 1:
+                found >>= jnp.broadcast_to((8 * lax.rem(byte, size)).astype(found.dtype)[None], found.shape)
+            out_ref[:, pl.ds(start, width)] = found.astype(out_ref.dtype)
 
     whole = lambda a: pl.BlockSpec(a.shape, lambda *_: (0,) * a.ndim)
-    inputs = [images.reshape(*images.shape[:2], -1), rows, by]
+    inputs = [images, rows, by]
     return pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((len(rows), height, width * channels), images.dtype),
+        out_shape=jax.ShapeDtypeStruct((len(rows), height, width * channels), jnp.uint8),
         grid=(len(rows), height // lines),
         in_specs=[whole(a) for a in inputs],
         out_specs=pl.BlockSpec((None, lines, width * channels), lambda image, part: (image, part, 0)),

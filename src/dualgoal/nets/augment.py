@@ -1,14 +1,50 @@
 """Image augmentation (section 2.5): random shifts by a few pixels."""
 
+import dataclasses
 import functools
+import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Integer, Shaped
 
 from dualgoal.fast.trunk import kernels_run, powers_of_two
 
 PAD = 3  # an image is shifted by at most this many pixels in each direction
+
+
+FAR = range(2**31 + 1, 2**32 + 1)  # bytes of images that a kernel reaches as words only: it counts with 32 bits
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["words"], meta_fields=["channels"])
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """Images of bytes (T, H, W, C) in words of four bytes each. Its rows are images of bytes."""
+
+    words: Any  # (T, H, W C / 4) uint32
+    channels: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        *rows, words = self.words.shape
+        return *rows, 4 * words // self.channels, self.channels
+
+    dtype = np.dtype(np.uint8)
+
+    def __getitem__(self, rows: Any) -> Array:
+        chosen = self.words[rows]
+        return jax.lax.bitcast_convert_type(chosen, jnp.uint8).reshape(*chosen.shape[:-1], *self.shape[-2:])
+
+
+def as_held(images: np.ndarray) -> np.ndarray | Words:
+    """What a device should hold of these observations: images in words where a kernel could not reach all bytes. No
+    copy is made."""
+    if images.dtype != np.uint8 or images.nbytes not in FAR or math.prod(images.shape[2:]) % 4 or not kernels_run(True):
+        return images
+    words = np.ascontiguousarray(images).reshape(*images.shape[:2], -1).view("<u4")
+    return Words(words, images.shape[-1])
 
 
 @functools.partial(jax.jit, inline=True)
@@ -28,7 +64,7 @@ def shift(images: Shaped[Array, "B H W C"], offsets: Integer[Array, "B 2"]) -> S
 
 
 def look(
-    observations: Shaped[Array, "T ..."],
+    observations: Shaped[Array, "T ..."] | Words,
     rows: Integer[Array, " B"],
     offsets: Integer[Array, "B 2"] | None = None,
     bf16: bool = False,
@@ -41,4 +77,8 @@ def look(
         return shift(observations[rows], offsets)
     from dualgoal.fast.shift_kernel import shifted_rows  # here: other machines should not wait for Pallas
 
-    return shifted_rows(observations, rows, offsets - PAD)
+    if isinstance(observations, Words):
+        return shifted_rows(observations.words, rows, offsets - PAD, observations.channels)
+    if observations.nbytes in FAR:
+        observations, rows = observations[rows], jnp.arange(len(rows), dtype=jnp.int32)
+    return shifted_rows(observations.reshape(*observations.shape[:2], -1), rows, offsets - PAD, observations.shape[-1])
