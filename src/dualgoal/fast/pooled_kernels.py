@@ -29,7 +29,7 @@ BORDER = ((1, 2), (2, REACH - 2))  # rows and columns of zeros around an image, 
 LAST = 15  # the largest number of a code; codes have four bits
 LOWEST = -(2**31) + LAST  # before all `sortable` numbers
 FORWARD = Tile(pixels=64, tiles=8)
-BACKWARD = Tile(pixels=64)
+BACKWARD = Tile(pixels=128, warps=8)  # more threads fit into a multiprocessor than in programs of half the size
 POOL = Tile(pixels=64)
 
 
