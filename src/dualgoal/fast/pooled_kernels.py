@@ -28,7 +28,7 @@ REACH = 8  # pixels of an image row that are loaded for two windows, from two be
 BORDER = ((1, 2), (2, REACH - 2))  # rows and columns of zeros around an image, so that no load is outside of it
 LAST = 15  # the largest number of a code; codes have four bits
 LOWEST = -(2**31) + LAST  # before all `sortable` numbers
-FORWARD = Tile(pixels=64, tiles=8)
+FORWARD = Tile(pixels=64, tiles=4)  # rows of windows: short, because few of these programs run at the same time
 BACKWARD = Tile(pixels=128, warps=8)  # more threads fit into a multiprocessor than in programs of half the size
 POOL = Tile(pixels=64)
 
