@@ -109,13 +109,17 @@ def tried():
 
 def test_versions_of_the_kernels_are_quoted_as_their_file_has_them():
     rows, text = tried(), " ".join(PAGE.split())
-    names = [name for name, seeds in rows if seeds == 4 and not name.startswith("again")]
+    names = [name for name, seeds in rows if seeds == 4 and not name.startswith(("again", "later"))]
     shown = lambda name, seeds: f"{rows[name, seeds]['ms_per_step']:.2f}" if (name, seeds) in rows else "not measured"
     assert [line[1:] for line in table("**Images.**")] == [[shown(name, 1), shown(name, 4)] for name in names]
     again = [tuple(rows[f"again: {name}", seeds]["ms_per_step"] for seeds in (1, 4)) for name in AGAIN]
     assert "the last line gave {:.3f} and {:.3f}".format(*again[0]) in text
     for pair in again[1:]:
         assert "{:.2f} and {:.2f}".format(*pair) in text
+    later = [
+        rows[f"later: {name}", seeds]["ms_per_step"] for name, seeds in (("6 graph", 1), ("6 graph", 4), ("7 rows", 4))
+    ]
+    assert "the same code took {:.3f} and {:.3f} ms, and four seeds took {:.3f} ms".format(*later) in text
     before, graph = (rows[f"vectors: {name}", 1]["ms_per_step"] for name in ("before", "graph"))
     assert f"from {before:.3f} to {graph:.3f} ms" in text
 
@@ -128,3 +132,15 @@ def test_rates_of_training_on_images_are_those_of_their_file():
             rates[row["rep"]].append(row["steps_per_second"])
     dual, orig = (f"{np.median(rates[rep]):.0f}" for rep in ("dual", "orig"))
     assert f"Dual takes {dual} steps per second and Orig {orig} when alone" in " ".join(PAGE.split())
+
+
+def test_rates_on_visual_scene_are_those_of_their_file():
+    rows = map(json.loads, (ROOT / "results" / "timing_scene_gpu.jsonl").read_text().splitlines())
+    rows = [row for row in rows if "steps_per_second" in row]
+    rate = lambda rep, first, last: np.median(
+        [row["steps_per_second"] for row in rows if row["rep"] == rep and first <= row["step"] <= last]
+    )
+    text = " ".join(PAGE.split())
+    assert f"Orig takes {rate('orig', 45_000, 140_000):.0f} steps per second (median" in text
+    alone, rendering = rate("dual", 45_000, 70_000), rate("dual", 80_000, 95_000)  # evaluated at step 70,000
+    assert f"Dual fell from {alone:.0f} to {rendering:.0f} steps per second" in text
