@@ -59,31 +59,20 @@ def layer(side, inputs, outputs, seed=0, batch=2):
 
 
 @pytest.mark.parametrize(("side", "inputs", "outputs"), [(8, 16, 16), (8, 32, 32), (16, 4, 16)])
-def test_convolution_kernels_equal_their_plain_twins(side, inputs, outputs):
-    """The kernels add in float32 and round once (2^-9 relative); sums of weight gradients are float32 throughout."""
-    x, w, b, mask, residual, dy = layer(side, inputs, outputs)
-    relu_in = inputs >= 16
-    options = {"mask": mask, "residual": residual, "relu_in": relu_in, "relu_out": True, "scale": 0.25}
-    exact = trunk.convolve(x, w, b, **options, dtype=jnp.float32)
-    ours = convolution_kernels.convolve(x, w, b, **options, interpret=True)
-    assert ours.dtype == jnp.bfloat16 and distance(ours, exact) < 2**-9
-    exact = trunk.convolve(x, w, dtype=jnp.float32)
-    for beside in (1, 4) if relu_in else (1,):
-        tile = convolution_kernels.Tile(32 // beside, 32, 4, 2, beside=beside)
-        assert distance(convolution_kernels.convolve(x, w, tile=tile, interpret=True), exact) < 2**-9
-    half = dy[:1]  # as many images as received a gradient
-    exact = trunk.weight_gradient(
-        x, half.astype(jnp.float32), w.shape[2], relu_in=relu_in, scale=0.5, dtype=jnp.float32
-    )
+def test_gradients_of_weights_equal_their_plain_twin(side, inputs, outputs):
+    """Sums are float32 throughout. Fewer images received a gradient than there are."""
+    x, w, *_, dy = layer(side, inputs, outputs)
+    options = {"relu_in": inputs >= 16, "scale": 0.5}
+    exact = trunk.weight_gradient(x, dy[:1].astype(jnp.float32), w.shape[2], **options, dtype=jnp.float32)
     tile = convolution_kernels.Tile(32, 64, 4, programs=1)
-    ours = weight_kernels.weight_gradient(x, half, w.shape[2], relu_in=relu_in, scale=0.5, tile=tile, interpret=True)
+    ours = weight_kernels.weight_gradient(x, dy[:1], w.shape[2], **options, tile=tile, interpret=True)
     assert max(distance(a, e) for a, e in zip(ours, exact, strict=True)) < 1e-5
 
 
 @pytest.mark.parametrize(("side", "inputs", "outputs", "down"), [(8, 16, 32, 8), (8, 32, 16, 2), (16, 16, 16, 4)])
 def test_programs_that_go_down_through_images_equal_the_plain_convolution(side, inputs, outputs, down):
-    """To rounding of the result (2^-9). There are fewer images than in the mask and the residual, and fewer gradients
-    than images; some programs of the gradient of the weights handle several strips."""
+    """The kernels add in float32 and round once (2^-9 relative). There are fewer images than in the mask and the
+    residual, and fewer gradients than images; some programs of the gradient of the weights handle several strips."""
     x, w, b, mask, residual, dy = layer(side, inputs, outputs)
     tile = convolution_kernels.Tile(pixels=side // 2, beside=2, down=down, programs=2)
     for options in ({"mask": mask, "residual": residual}, {"relu_in": True, "relu_out": True, "scale": 0.25}):
@@ -97,15 +86,14 @@ def test_programs_that_go_down_through_images_equal_the_plain_convolution(side, 
         assert max(distance(a, e) for a, e in zip(ours, exact, strict=True)) < 1e-5
 
 
-def test_programs_go_down_where_images_fill_them():
-    for shape, inputs, outputs in (((32, 32), 16, 16), ((32, 32), 16, 32), ((16, 16), 32, 32)):
-        for tile in (
-            convolution_kernels.forward_tile([256, *shape], inputs, outputs),
-            weight_kernels.gradient_tile((256, *shape, outputs), inputs),
-        ):
-            assert tile.down and 256 * shape[1] // 2 % tile.pixels == 0 and shape[0] % tile.down == 0
-        assert not convolution_kernels.forward_tile([1, *shape], inputs, outputs).down
-        assert not weight_kernels.gradient_tile((1, *shape, outputs), inputs).down
+@pytest.mark.parametrize("batch", [16, 256])
+def test_images_that_fit_fill_whole_programs(batch):
+    assert trunk.fits((batch, 64, 64, 3)) and not trunk.fits((batch // 2 - 1, 64, 64, 3))
+    for side, inputs, outputs in ((32, 16, 16), (32, 16, 32), (16, 32, 32), (8, 32, 32)):
+        tile = convolution_kernels.forward_tile(side, inputs, outputs)
+        assert batch * side // tile.beside % tile.pixels == 0 and side % tile.down == 0
+        tile = weight_kernels.gradient_tile((batch, side, side, outputs), inputs)
+        assert batch * side**2 // tile.beside % (tile.pixels * max(1, tile.down)) == 0
 
 
 def test_seeds_share_the_programs_of_weight_gradients(monkeypatch):
@@ -133,7 +121,7 @@ def test_the_pooled_kernels_are_the_convolution_and_the_pooling(channels):
     x = x.at[:, :4].set(200)  # a region of one colour, where all pixels of a window are equal
     y, chosen = pooling.pool_forward(sides, trunk.convolve(x, w, b, scale=scale, dtype=jnp.float32))
     ours, choice = pooled_kernels.convolve_pooled(
-        pooled_kernels.padded(x), w, b, scale=scale, tile=convolution_kernels.Tile(8, tiles=4), interpret=True
+        pooled_kernels.padded(x), w, b, scale=scale, tile=convolution_kernels.Tile(8, down=4), interpret=True
     )
     assert ours.dtype == jnp.bfloat16 and distance(ours, y) < 2**-9
     np.testing.assert_array_equal(choice, chosen)
@@ -165,7 +153,7 @@ def test_which_images_the_kernels_can_handle():
     assert trunk.fits((256, 64, 64, 3))
     assert trunk.fits((16, 64, 64, 6))
     assert not trunk.fits((256, 64, 48, 3)), "a side is no power of two"
-    assert not trunk.fits((249, 64, 64, 3)), "images do not fill whole tiles"
+    assert not trunk.fits((248, 64, 64, 3)), "images do not fill whole programs"
     assert not trunk.fits((256, 64, 64, 9)), "more channels than a state and a goal have"
 
 
@@ -173,7 +161,7 @@ def test_the_kernels_can_be_compiled_for_a_gpu():
     """The whole encoder and its gradient for two seeds, lowered for an NVIDIA GPU whatever this machine has."""
     one = tuple((jnp.zeros((2, 3, 3, i, o)), jnp.zeros((2, o))) for i, o in ((3, 16), (16, 16), (16, 16)))
     two = tuple((jnp.zeros((2, 3, 3, i, o)), jnp.zeros((2, o))) for i, o in ((16, 32), (32, 32), (32, 32)))
-    batch = jnp.zeros((2, 16, 32, 32, 3), jnp.uint8)
+    batch = jnp.zeros((2, 32, 32, 32, 3), jnp.uint8)
 
     def loss(stacks, batch):
         a, b = trunk.feature_maps(trunk.kernel_ops(), stacks, (batch, batch))

@@ -1,9 +1,9 @@
 """GPU kernels for 3x3 convolutions of few channels, in Pallas, with what stands around them in an encoder.
 
-Images of one seed are one long list of pixels. A program (Pallas' word for a thread block) handles a tile of them as a
-matrix product: row m of the left factor holds the nine neighbours of pixel m, one tap (neighbour) after the other. It
-is never written to memory: neighbours are loaded where they are needed, and nearly all of these loads find their data
-in the multiprocessor's cache. Libraries handle such convolutions badly because their matrix products are narrow.
+Images of one seed are one long list of pixels. A program (Pallas' word for a thread block) handles a tile of them as
+matrix products: row m of a left factor holds the neighbours of the pixels m in a row of the image, channel after
+channel. It is never written to memory: neighbours are loaded where they are needed, and nearly all of these loads find
+their data in the multiprocessor's cache. Libraries handle such convolutions badly because their products are narrow.
 
 This module is imported only where the kernels are used: importing Pallas takes about half a second.
 """
@@ -19,54 +19,20 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-ROW = 16  # columns of the left factor at least; a matrix instruction takes no fewer
-
-
-class Taps(NamedTuple):
-    """How the neighbours of a pixel lie in a row of the left factor: `down` x `across` taps of `channels` numbers.
-
-    With 16 or more channels these are the nine taps. Fewer channels are padded to 4 or 8, and taps to 4 x 4 (those
-    beyond the third row and column are empty), so that the taps of an image row lie next to each other in memory too.
-    With 3 x 4 (or 3 x 6) taps, a row of the left factor has the neighbours of two (four) pixels side by side.
-    """
-
-    down: int
-    across: int
-    channels: int
-
-    @property
-    def columns(self) -> int:
-        return self.down * self.across * self.channels
-
-    def chunks(self, width: int) -> list[tuple[int, int]]:
-        """The columns as (start, length) of pieces whose lengths are powers of two, at most `width`."""
-        found, start = [], 0
-        while start < self.columns:
-            length = min(width, 1 << (self.columns - start).bit_length() - 1)
-            found.append((start, length))
-            start += length
-        return found
-
-
-def taps_of(channels: int) -> Taps:
-    side = 3 if channels >= ROW else 4
-    return Taps(side, side, channels)
-
 
 class Tile(NamedTuple):
-    """How a kernel is cut: pixels of a tile, columns of a chunk, warps (32 threads) of a program, tiles that a program
-    of `convolve` handles, and programs of `weight_gradient` per seed (at most).
+    """How a kernel is cut: rows of a tile's product, columns of a chunk, warps (32 threads) of a program, and programs
+    of `weight_gradient` per seed (at most).
 
-    In `convolve`, `beside` pixels share a row of the left factor, so that a tile has that many times as many pixels.
-    Such pixels share neighbours: fewer numbers are loaded for each pixel, and products are wider, although more of the
-    right factor is zeros. With `down`, a program of `convolve` goes through so many rows of images, one below the
-    other: it loads each row of an image once, for the three rows whose neighbour it is, and not three times.
+    `beside` pixels share a row of the left factor, so that a tile has that many times as many pixels. Such pixels share
+    neighbours: fewer numbers are loaded for each pixel, and products are wider, although more of the right factor is
+    zeros. With `down`, a program goes through so many rows of images, one below the other: it loads each row of an
+    image once, for the three rows whose neighbour it is, and not three times.
     """
 
     pixels: int = 128
     columns: int = 64
     warps: int = 4
-    tiles: int = 1
     programs: int = 528
     beside: int = 1
     down: int = 0
@@ -75,46 +41,18 @@ class Tile(NamedTuple):
 DOWN = Tile(pixels=64, beside=2, down=8)
 
 
-def forward_tile(shape: list[int], channels: int, outputs: int) -> Tile:
-    """For each layer of the encoder. What kernels move into and out of a multiprocessor's cache takes longest, so they
-    go down where images (B, H, W) fill whole programs: few rows where each has much to compute, or few are left."""
-    batch, height, side = shape
-    if channels < ROW or side == 1:
-        return Tile(columns=32)
-    if batch * side % (2 * DOWN.pixels) == 0:
-        return DOWN._replace(down=math.gcd(height, DOWN.down if min(channels, outputs) <= ROW else DOWN.down // 2))
-    if side <= 8:
-        return Tile(pixels=64, columns=128, beside=2)
-    return Tile(pixels=64, beside=2) if channels > outputs else Tile(columns=32, beside=2)
+def forward_tile(height: int, channels: int, outputs: int) -> Tile:
+    """What kernels move into and out of a multiprocessor's cache takes longest, so they go down through images: not far
+    where each row has much to compute."""
+    return DOWN._replace(down=math.gcd(height, DOWN.down if min(channels, outputs) <= 16 else DOWN.down // 2))
 
 
-def arranged(w: Array, taps: Taps, pixels: int = 1) -> Array:
-    """Weights (3, 3, i, o) as the right factor: a row for each column of the left one, zeros for empty taps. Its
-    columns are the outputs of each of the pixels that share a row."""
-    extra = taps.channels - w.shape[2]
-    of_pixel = lambda n: jnp.pad(w, ((0, taps.down - 3), (n, taps.across - 3 - n), (0, extra), (0, 0)))
+def arranged(w: Array, pixels: int) -> Array:
+    """Weights (3, 3, i, o) as the right factors of three rows of an image. Each has a row for every number of the
+    neighbours of so many pixels, and a column for every output of each of these."""
+    of_pixel = lambda n: jnp.pad(w, ((0, 0), (n, pixels - 1 - n), (0, 0), (0, 0)))
     w = jnp.concatenate([of_pixel(n) for n in range(pixels)], axis=-1)
-    return w.reshape(taps.columns, -1).astype(jnp.bfloat16)
-
-
-def neighbours(
-    x_ref: Any, pixels: Array, start: int, length: int, sides: tuple[int, int], relu: bool, taps: Taps
-) -> Array:
-    """Columns start..start+length of the left factor, whose rows begin with these pixels; zeros outside of images."""
-    height, width = sides
-    columns = start + jnp.arange(length, dtype=jnp.int32)
-    tap, channel = lax.div(columns, taps.channels), lax.rem(columns, taps.channels)
-    down, right = lax.div(tap, taps.across) - 1, lax.rem(tap, taps.across) - 1
-    row = lax.rem(lax.div(pixels, width), height)[:, None] + down[None]
-    column = lax.rem(pixels, width)[:, None] + right[None]
-    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-    if taps.down == 4:
-        inside &= ((down < 2) & (right < 2))[None]
-    elif start + length > taps.columns:
-        inside &= (tap < taps.down * taps.across)[None]
-    where = pixels[:, None] + (down * width + right)[None]
-    x = triton.load(x_ref.at[where, jnp.broadcast_to(channel[None], where.shape)], mask=inside, other=0)
-    return jnp.maximum(x, 0) if relu else x
+    return w.reshape(-1, w.shape[-1]).astype(jnp.bfloat16)
 
 
 def row_loader(
@@ -159,11 +97,9 @@ def convolve(
     `mask` and `residual` may have more images than x.
     """
     *shape, channels = x.shape
-    tile = tile or forward_tile(shape, channels, w.shape[-1])
+    tile = tile or forward_tile(shape[1], channels, w.shape[-1])
     sides, pixels = (shape[1], shape[2]), tile.beside
-    taps = Taps(3, pixels + 2, channels) if pixels > 1 else taps_of(channels)
     outputs, rows = pixels * w.shape[-1], math.prod(shape) // pixels
-    chunks = taps.chunks(tile.columns)
     extras = {"bias": bias, "mask": mask, "residual": residual}
     as_rows = lambda name, value: jnp.tile(value, pixels) if name == "bias" else value.reshape(-1, outputs)
     given = {name: as_rows(name, value) for name, value in extras.items() if value is not None}
@@ -180,24 +116,10 @@ def convolve(
 
     def kernel(x_ref: Any, w_ref: Any, *refs: Any) -> None:
         *extra_refs, out_ref = refs
-        right = [w_ref[pl.ds(start, length)] for start, length in chunks]
-        for t in range(tile.tiles):
-            first = (pl.program_id(0) * tile.tiles + t) * tile.pixels
-            here = pixels * (first + jnp.arange(tile.pixels, dtype=jnp.int32))
-            own = pl.ds(t * tile.pixels, tile.pixels)
-            total = jnp.zeros((tile.pixels, outputs), jnp.float32)
-            for (start, length), weights in zip(chunks, right, strict=True):
-                left = neighbours(x_ref, here, start, length, sides, relu_in, taps)
-                total += jnp.dot(left, weights, preferred_element_type=jnp.float32)
-            extra = {n: ref[...] if n == "bias" else ref[own] for n, ref in zip(given, extra_refs, strict=True)}
-            out_ref[own] = finished(total, extra)
-
-    def kernel_down(x_ref: Any, w_ref: Any, *refs: Any) -> None:
-        *extra_refs, out_ref = refs
         across = sides[1] // pixels
         place = pl.program_id(0) * tile.pixels + jnp.arange(tile.pixels, dtype=jnp.int32)
         image, column = lax.div(place, across), lax.rem(place, across)
-        numbers = jnp.arange(taps.across * channels, dtype=jnp.int32)
+        numbers = jnp.arange((pixels + 2) * channels, dtype=jnp.int32)
         image_row = row_loader(x_ref, place, numbers, sides, channels, pixels, relu_in)
         weights = [w_ref[pl.ds(n * len(numbers), len(numbers))] for n in range(3)]
         once = {n: ref[...] for n, ref in zip(given, extra_refs, strict=True) if n == "bias"}
@@ -217,21 +139,17 @@ def convolve(
             out_ref[own] = finished(above + product(x, 2), extra)
             above, here = here + product(x, 1), product(x, 0)
 
-    per_program = tile.pixels * tile.tiles
     whole = lambda a: pl.BlockSpec(a.shape, lambda *_: (0,) * len(a.shape))
     result = jax.ShapeDtypeStruct((rows, outputs), jnp.bfloat16)
-    block = whole(result) if tile.down else pl.BlockSpec((per_program, outputs), lambda i: (i, 0))
-    inputs = [x.reshape(-1) if tile.down else flat(x), arranged(w, taps, pixels)]
-    of_extra = lambda n, v: whole(v) if n == "bias" or tile.down else block  # mask and residual may have more rows
-    specs = [whole(inputs[0]), whole(inputs[1]), *(of_extra(n, v) for n, v in given.items())]
+    inputs = [x.reshape(-1), arranged(w, pixels), *given.values()]
     run = pl.pallas_call(
-        kernel_down if tile.down else kernel,
+        kernel,
         out_shape=result,
-        grid=(rows // sides[0] // tile.pixels, sides[0] // tile.down) if tile.down else (rows // per_program,),
-        in_specs=specs,
-        out_specs=block,
+        grid=(rows // sides[0] // tile.pixels, sides[0] // tile.down),
+        in_specs=[whole(a) for a in inputs],
+        out_specs=whole(result),
         compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
         interpret=interpret,
         name="convolve",
     )
-    return run(*inputs, *given.values()).reshape(*shape, w.shape[-1])
+    return run(*inputs).reshape(*shape, w.shape[-1])

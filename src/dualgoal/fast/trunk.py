@@ -139,10 +139,10 @@ def kernels_run(bf16: bool) -> bool:
 
 
 def fits(shape: tuple[int, ...]) -> bool:
-    """Whether the kernels can handle such images: sides are powers of two, and each layer fills whole tiles."""
+    """Whether the kernels can handle such images: sides are powers of two, and rows of the smallest maps (an eighth of
+    the side) fill whole programs."""
     batch, height, width, channels = shape
-    smallest = batch * (height // 8) * (width // 8)
-    return powers_of_two(height, width) and smallest % 128 == 0 and batch * width % 256 == 0 and channels <= 8
+    return powers_of_two(height, width) and width > 8 and batch * (width // 8) % 128 == 0 and channels <= 8
 
 
 def powers_of_two(*sides: int) -> bool:

@@ -5,7 +5,7 @@ A program adds up in registers what its pixels contribute, neighbours^T gradient
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,35 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-from dualgoal.fast.convolution_kernels import DOWN, ROW, Taps, Tile, flat, neighbours, row_loader, taps_of
+from dualgoal.fast.convolution_kernels import DOWN, Tile, flat, row_loader
 
 TRANSPOSED = (((0,), (0,)), ((), ()))  # the product of a transposed left factor
 Factors = tuple[Array, list[Array]]  # pixels, or where their neighbours are, and right factors of these
+ROW = 16  # columns of the left factor at least; a matrix instruction takes no fewer
 PAIRED = 16  # channels up to which two pixels are handled at once
 FEWEST = 66  # programs of a seed; those of four seeds keep a large GPU busy
+
+
+class Taps(NamedTuple):
+    """How the neighbours of a pixel lie in a row of the left factor: `down` x `across` taps of `channels` numbers.
+
+    With 16 or more channels these are the nine taps. Fewer channels are padded to 4 or 8, and taps to 4 x 4 (those
+    beyond the third row and column are empty), so that the taps of an image row lie next to each other in memory too.
+    With 3 x 4 taps, a row of the left factor has the neighbours of two pixels side by side.
+    """
+
+    down: int
+    across: int
+    channels: int
+
+    @property
+    def columns(self) -> int:
+        return self.down * self.across * self.channels
+
+
+def taps_of(channels: int) -> Taps:
+    side = 3 if channels >= ROW else 4
+    return Taps(side, side, channels)
 
 
 def gradient_tile(shape: tuple[int, ...], channels: int) -> Tile:
@@ -34,6 +57,26 @@ def gradient_tile(shape: tuple[int, ...], channels: int) -> Tile:
     if beside * outputs > 32:
         return Tile(pixels=64, warps=8, programs=264, beside=beside)
     return Tile(pixels=64 if side >= 32 else 128, programs=min(528, 132 * side // 8), beside=beside)
+
+
+def neighbours(
+    x_ref: Any, pixels: Array, start: int, length: int, sides: tuple[int, int], relu: bool, taps: Taps
+) -> Array:
+    """Columns start..start+length of the left factor, whose rows begin with these pixels; zeros outside of images."""
+    height, width = sides
+    columns = start + jnp.arange(length, dtype=jnp.int32)
+    tap, channel = lax.div(columns, taps.channels), lax.rem(columns, taps.channels)
+    down, right = lax.div(tap, taps.across) - 1, lax.rem(tap, taps.across) - 1
+    row = lax.rem(lax.div(pixels, width), height)[:, None] + down[None]
+    column = lax.rem(pixels, width)[:, None] + right[None]
+    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    if taps.down == 4:
+        inside &= ((down < 2) & (right < 2))[None]
+    elif start + length > taps.columns:
+        inside &= (tap < taps.down * taps.across)[None]
+    where = pixels[:, None] + (down * width + right)[None]
+    x = triton.load(x_ref.at[where, jnp.broadcast_to(channel[None], where.shape)], mask=inside, other=0)
+    return jnp.maximum(x, 0) if relu else x
 
 
 def tiles_of_a_program(tiles: int, programs: int) -> int:
