@@ -20,6 +20,7 @@ from dualgoal.experts.bodies import BODIES, Body
 from dualgoal.experts.recipe import OFFICIAL, Recipe, changed
 from dualgoal.experts.sac import SAC, sample
 from dualgoal.files import sha256
+from dualgoal.runs import trees
 
 
 class Puck(Body):
@@ -146,6 +147,39 @@ def test_networks_of_one_run_are_the_beginning_of_another(whole, tmp_path):
         training.train(further, tmp_path / "damaged", start=tmp_path, **QUICK)
     for name in ("none", "narrow", "damaged"):
         assert not (tmp_path / name / "config.json").exists(), "the folder can still be used"
+
+
+def test_critics_that_a_policy_alone_lacks_learn_before_it_moves(whole, tmp_path):
+    further = dataclasses.replace(RECIPE, steps=512, actor_waits=32, alpha=0.1)
+    given = load_file(whole / "actor.safetensors")
+    folder = tmp_path / "halves"
+    played = training.train(further, folder, start=whole / "actor.safetensors", **QUICK)
+    assert rows(folder)[-1]["updates"] == 32
+    assert all(np.array_equal(load_file(played)[name], given[name]) for name in given)
+    waited = load_file(folder / "networks.safetensors")
+    new = jax.jit(SAC(further, 4, 2).init)(jax.random.key(1)).params
+    old = {name: leaf for name, leaf in trees.to_host(new).items() if name.startswith("critic/")}
+    assert old and not any(np.array_equal(waited[name], leaf) for name, leaf in old.items())
+    assert np.allclose(waited["log_alpha"], math.log(0.1))
+
+    further = dataclasses.replace(further, steps=832)
+    for name in ("halves", "whole"):  # the first goes on
+        training.train(further, tmp_path / name, start=whole / "actor.safetensors", **QUICK)
+    halves, once = (load_file(tmp_path / name / "networks.safetensors") for name in ("halves", "whole"))
+    assert all(np.array_equal(halves[name], once[name]) for name in once)
+    assert not any(np.array_equal(waited[name], leaf) for name, leaf in once.items())
+    assert min(row["metres_per_step"] for row in rows(tmp_path / "whole")) > 0.8
+
+
+def test_a_policy_alone_must_fit(whole, tmp_path):
+    alone = whole / "actor.safetensors"
+    with pytest.raises(UserError, match="actor.safetensors: a policy without critics; .* --actor-waits 20000"):
+        training.train(RECIPE, tmp_path, start=alone, **QUICK)
+    with pytest.raises(UserError, match=r"hidden layers are \(32, 32\); expected policy_hidden \(8,\)"):
+        training.train(dataclasses.replace(RECIPE, policy_hidden=(8,), actor_waits=1), tmp_path, start=alone, **QUICK)
+    with pytest.raises(UserError, match="antball.safetensors: "):
+        training.train(RECIPE, tmp_path, start="antball", **QUICK)
+    assert not (tmp_path / "config.json").exists(), "the folder can still be used"
 
 
 def test_density_of_squashed_samples():

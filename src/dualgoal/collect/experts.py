@@ -99,8 +99,12 @@ def require_shipped(body: str) -> Path:
 def holding(files: Sequence[Path], skill: str) -> Path:
     """The first of several files that has a skill; a folder stands for the file of the training in it."""
     paths = [path / ACTOR if path.is_dir() else path for path in (Path(file).expanduser() for file in files)]
-    has = (path for path in paths if f"{skill}.layers.0.weight" in _read(path)[0])
-    return next(has, paths[0])
+    return next((path for path in paths if has(path, skill)), paths[0])
+
+
+def has(path: Path, skill: str) -> bool:
+    """Whether a file holds a policy with a skill."""
+    return f"{skill}.layers.0.weight" in _read(path)[0]
 
 
 def load(path: Path, skill: str, sizes: tuple[int, int]) -> MLP:

@@ -45,13 +45,19 @@ class Recipe:
     """Discount gamma."""
     tau: float = 0.005
     """Rate at which the target critic follows the critic."""
+    actor_pace: float = 1.0
+    """The learning rate of the policy and of the entropy's weight, as a share of lr."""
+    alpha: float = 1.0
+    """Weight of the entropy at the beginning; it is learned."""
+    actor_waits: int = 0
+    """Gradient steps at the beginning that train only the critics, for a policy that comes without them (--start)."""
     seed: int = 0
     """Random seed."""
     begins_with: str | None = None
     """SHA-256 of the file whose networks are trained further; None: they begin at random."""
 
     def __post_init__(self) -> None:
-        least = {"steps": 1, "envs": 1, "horizon": 1, "random_steps": 0, "batch_size": 1, "seed": 0}
+        least = {"steps": 1, "envs": 1, "horizon": 1, "random_steps": 0, "batch_size": 1, "actor_waits": 0, "seed": 0}
         for name, smallest in least.items():
             check_range(name, getattr(self, name), smallest, math.inf)
         for name in ("hidden", "policy_hidden"):
@@ -61,7 +67,7 @@ class Recipe:
         for name in ("discount", "tau"):
             if not 0 < getattr(self, name) <= 1:
                 raise UserError(f"{name} is {getattr(self, name)}; expected a number above 0 and at most 1")
-        for name in ("lr", "updates_per_step"):
+        for name in ("lr", "updates_per_step", "actor_pace", "alpha"):
             if not 0 < getattr(self, name) < math.inf:
                 raise UserError(f"{name} is {getattr(self, name)}; expected a number above 0")
         if self.round > min(self.replay, 1 << 20):

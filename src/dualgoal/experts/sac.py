@@ -5,6 +5,7 @@ copy. Everything random in a call is drawn at its beginning from (seed, number o
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -80,7 +81,8 @@ class SAC:
         spec = Spec((self.observation_size,), self.action_size)
         inputs = self.observation_size + self.action_size
         critic = MLP(k2, inputs, self.recipe.hidden, 1, spec, MEMBERS, self.recipe.norm)
-        params = Params(Policy(k1, spec, self.recipe.policy_hidden), critic, jnp.zeros(()))
+        policy, log_alpha = Policy(k1, spec, self.recipe.policy_hidden), jnp.float32(math.log(self.recipe.alpha))
+        params = Params(policy, critic, log_alpha)
         return State(params, jax.tree.map(jnp.copy, critic), adam.init(params))
 
     def losses(self, params: Params, target: MLP, batch: Array, noise: Array) -> tuple[Array, dict[str, Array]]:
@@ -108,6 +110,12 @@ class SAC:
         """One gradient step on a batch of rows (B, row); `noise` (2B, A) is standard normal."""
         gradients, info = jax.grad(self.losses, has_aux=True)(state.params, state.target, batch, noise)
         params, optimiser = adam.step(gradients, state.optimiser, state.params, self.recipe.lr)
+        waits, pace = self.recipe.actor_waits, self.recipe.actor_pace
+        if waits or pace != 1.0:
+            # Adam's moments go on while the policy waits, so that its first steps are not larger than later ones.
+            share = jnp.where(state.optimiser[0].count < waits, 0.0, pace)
+            slower = jax.tree.map(lambda old, new: old + share * (new - old), state.params, params)
+            params = slower._replace(critic=params.critic)
         # The copy follows the critic from before the step, as everywhere in this package.
         tau = self.recipe.tau
         follow = lambda new, old: tau * new + (1 - tau) * old

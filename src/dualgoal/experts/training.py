@@ -7,6 +7,7 @@ networks alone, a small file, can be the beginning of another run.
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,12 +15,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dualgoal import jsons, machine, progress
-from dualgoal.collect.experts import ACTOR, MLP, SKILLS
+from dualgoal.collect.experts import ACTOR, MLP, SKILLS, gelu, has, load, require_shipped
 from dualgoal.errors import UserError, check_range, require_known
 from dualgoal.experts.bodies import BODIES
 from dualgoal.experts.recipe import Recipe, changed
@@ -33,6 +35,7 @@ from dualgoal.runs.interruption import Interruption
 
 Say = Callable[[str], None]
 CONFIG, METRICS, NETWORKS = "config.json", "metrics.jsonl", "networks.safetensors"
+GIVEN_STD = 0.45  # before tanh, of a policy whose file has none: about the entropy that training aims for
 
 
 @os_errors_in_one_line
@@ -49,8 +52,9 @@ def train(
     """Train by `recipe` into the folder `out`, or go on there, and return the file of the policy.
 
     `log_every` and `save_every` (default: a tenth of all) count control steps. `start` is the folder of an earlier
-    training of the same body, or its file networks.safetensors: a new run then begins with those networks, and its
-    first `random_steps` are played by that policy.
+    training of the same body, its file networks.safetensors, or a policy alone (a file, or the name of a body whose
+    policy comes with the package): a new run then begins with it, and its first `random_steps` are played by that
+    policy. Critics that a policy alone lacks are new; they learn first, for `actor_waits` gradient steps.
     """
     require_known("body", recipe.body, BODIES)
     for name, value in (("threads", threads), ("log_every", log_every), ("save_every", save_every)):
@@ -79,10 +83,16 @@ def train(
 
 
 def _networks(given: Path) -> Path:
-    file = given / NETWORKS if given.is_dir() else given
-    if not file.is_file():
-        raise UserError(f"{file}: no such file; --start takes the folder of an earlier training, or its {NETWORKS}")
-    return file
+    """The file that --start names; that of all networks where a folder has both."""
+    if not given.exists() and str(given) in SKILLS:
+        return require_shipped(str(given))
+    files = [given / NETWORKS, given / ACTOR] if given.is_dir() else [given]
+    if found := [file for file in files if file.is_file()]:
+        return found[0]
+    raise UserError(
+        f"{files[0]}: no such file; --start takes the folder of an earlier training, its {NETWORKS}, a policy, "
+        "or the name of one that comes with the package"
+    )
 
 
 def _refuse_another(folder: Path, recipe: Recipe) -> None:
@@ -128,6 +138,10 @@ class Session:
         self._thread.shutdown()
         self.simulator.simulations.close()
         self.journal.close()
+
+    @property
+    def _skill(self) -> str:
+        return SKILLS[self.recipe.body].name if self.recipe.body in SKILLS else "walk"
 
     @property
     def step(self) -> int:
@@ -206,7 +220,7 @@ class Session:
 
     def _write_policy(self) -> None:
         """The policy as a file for `data generate --expert`, and how it was made; all networks, for another run."""
-        skill = SKILLS[self.recipe.body].name if self.recipe.body in SKILLS else "walk"
+        skill = self._skill
         arrays: Arrays = {}
         for k, layer in enumerate(self.state.params.policy.layers):
             arrays |= {f"{skill}.layers.{k}.weight": np.array(layer.w), f"{skill}.layers.{k}.bias": np.array(layer.b)}
@@ -220,12 +234,37 @@ class Session:
     def begin_with(self, file: Path) -> None:
         """Take over the networks in `file`; the optimiser and the replay begin anew."""
         params = self.state.params
-        try:
-            arrays = checkpoint.read(file, trees.shapes(params))
-        except Damaged as damage:
-            raise UserError(f"{file.parent}: {damage}") from damage
-        params = jax.device_put(trees.fill(params, arrays))
+        if has(file, self._skill):
+            params = params._replace(policy=self._policy(file))
+        else:
+            try:
+                params = trees.fill(params, checkpoint.read(file, trees.shapes(params)))
+            except Damaged as damage:
+                raise UserError(
+                    f"{file}: holds neither networks that fit this run nor such a policy; {damage}"
+                ) from damage
+        params = jax.device_put(params)
         self.state = self.state._replace(params=params, target=jax.tree.map(jnp.copy, params.critic))
+
+    def _policy(self, file: Path) -> Policy:
+        """A policy of which the file has only the mean action; its samples get the same spread in all states."""
+        if not self.recipe.actor_waits:
+            raise UserError(
+                f"{file.name}: a policy without critics; say how many gradient steps they learn before it "
+                "moves, for example --actor-waits 20000"
+            )
+        policy = self.state.params.policy
+        mean = load(file, self._skill, (self.body.observation_size, self.body.action_size))
+        widths = tuple(len(bias) for _, bias in mean.layers[:-1])
+        if widths != self.recipe.policy_hidden or (mean.activation, mean.squash) != (gelu, np.tanh):
+            raise UserError(
+                f"{file.name}: its hidden layers are {widths}; expected policy_hidden {self.recipe.policy_hidden} "
+                "with GELU, and tanh at the end"
+            )
+        spread = jnp.zeros_like(policy.log_std.w), jnp.full_like(policy.log_std.b, math.log(GIVEN_STD))
+        fresh = [array for layer in mean.layers for array in layer]
+        at = lambda p: [*(array for layer in p.layers for array in (layer.w, layer.b)), p.log_std.w, p.log_std.b]
+        return eqx.tree_at(at, policy, [*map(jnp.asarray, fresh), *spread])
 
     def _arrays(self) -> Arrays:
         """Everything that the rest of the run depends on."""
