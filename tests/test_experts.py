@@ -29,6 +29,18 @@ def test_a_file_acts_as_its_perceptron(tmp_path):
     assert np.allclose(policy(x), np.tanh(hidden @ WALK["walk.layers.1.weight"] + 0.3), atol=1e-6)
 
 
+def test_an_aim_scales_the_way_to_go(tmp_path):
+    plain, aimed = tmp_path / "plain.safetensors", tmp_path / "aimed.safetensors"
+    save_file(WALK, plain)
+    save_file(WALK, aimed, metadata={"aim": "6"})
+    x = RNG.normal(size=(3, 29)).astype(np.float32)
+    scaled = x.copy()
+    scaled[:, -2:] *= 6 / np.linalg.norm(x[:, -2:], axis=1, keepdims=True)
+    scaled[2, -2:] = x[2, -2:] = 0.0  # no way to go
+    found = experts.load(aimed, "walk", (29, 8))(x)
+    assert found.dtype == np.float32 and np.allclose(found, experts.load(plain, "walk", (29, 8))(scaled), atol=1e-5)
+
+
 def test_gelu_matches_jax():
     jax = pytest.importorskip("jax")
     x = np.linspace(-4, 4, 50, dtype=np.float32)
@@ -53,6 +65,8 @@ def test_a_file_collects_and_is_recorded(tmp_path):
         ({"walk.layers.0.weight": np.zeros((27, 16), np.float32)}, {}, "'walk.layers.0' must be a weight .29"),
         ({"walk.layers.1.bias": np.full(8, np.nan, np.float32)}, {}, "NaN"),
         ({}, {"activation": "swish"}, "activation 'swish' is not one of"),
+        ({}, {"aim": "far"}, "aim 'far' is not a length in metres"),
+        ({}, {"aim": "-1"}, "aim '-1' is not a length in metres"),
         (
             {"walk.layers.1.weight": np.zeros((16, 4), np.float32), "walk.layers.1.bias": np.zeros(4, np.float32)},
             {},

@@ -70,6 +70,8 @@ class Eval(Verb):
     """Random seed."""
     threads: Annotated[int | None, unset("all cores", "INT")] = None
     """Threads that simulate; their number changes no result."""
+    aim: Annotated[float | None, unset("what the file says", "FLOAT")] = None
+    """Metres to which a policy's last two inputs, the way to go, are scaled; 0: they are left as they are."""
     json: bool = False
     """Print JSON."""
 
@@ -81,7 +83,9 @@ class Eval(Verb):
         check_range("episodes", self.episodes, 1, 100_000)
         check_range("seed", self.seed, 0)
         check_range("threads", self.threads, 1, 1024)
+        check_range("aim", self.aim, 0)
         policy = experts.of_body(self.body, self.file or experts.require_shipped(self.body))
+        policy.aim = policy.aim if self.aim is None else self.aim
         found = evaluation.evaluate(
             self.body, policy, episodes=self.episodes, seed=self.seed, threads=self.threads or machine.cores()
         )

@@ -39,12 +39,24 @@ SQUASHES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tanh": np.tanh, "non
 
 
 class MLP:
-    """A perceptron in NumPy: so small that compiling it would cost more than it saves."""
+    """A perceptron in NumPy: so small that compiling it would cost more than it saves.
 
-    def __init__(self, layers: list[tuple[np.ndarray, np.ndarray]], activation: str = "gelu", squash: str = "tanh"):
+    With an `aim` above 0 its last two inputs, the way to go, are scaled to that length: a ball that is near its goal is
+    then played as one with a goal behind it, instead of being stopped short of it.
+    """
+
+    def __init__(
+        self, layers: list[tuple[np.ndarray, np.ndarray]], activation: str = "gelu", squash: str = "tanh",
+        aim: float = 0.0,
+    ):  # fmt: skip
         self.layers, self.activation, self.squash = layers, ACTIVATIONS[activation], SQUASHES[squash]
+        self.aim = aim
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
+        if self.aim:
+            state, way = x[..., :-2], x[..., -2:]
+            length = np.linalg.norm(way, axis=-1, keepdims=True)
+            x = np.concatenate([state, way * (self.aim / (length + 1e-6))], axis=-1, dtype=x.dtype)
         for weight, bias in self.layers[:-1]:
             x = self.activation(x @ weight + bias)
         weight, bias = self.layers[-1]
@@ -77,7 +89,7 @@ def all_shipped(family: str) -> bool:
     return all(shipped(skill.body) is not None for skill in skills(family))
 
 
-def of_body(body: str, path: Path) -> Expert:
+def of_body(body: str, path: Path) -> MLP:
     """The policy that was trained for a body, from its file or from the folder of its training."""
     skill = SKILLS[body]
     return load(holding([path], skill.name), skill.name, skill.sizes)
@@ -127,7 +139,17 @@ def load(path: Path, skill: str, sizes: tuple[int, int]) -> MLP:
         raise UserError(f"{path.name}: no skill '{skill}'; expected '{skill}.layers.0.weight', see docs/data.md")
     if (outputs := len(layers[-1][1])) != sizes[1]:
         raise UserError(f"{path.name}: skill '{skill}' gives {outputs} numbers but actions have {sizes[1]}")
-    return MLP(layers, meta.get("activation", "gelu"), meta.get("squash", "tanh"))
+    return MLP(layers, meta.get("activation", "gelu"), meta.get("squash", "tanh"), _aim(path, meta))
+
+
+def _aim(path: Path, meta: dict[str, str]) -> float:
+    try:
+        aim = float(meta.get("aim", "0"))
+    except ValueError:
+        aim = math.nan
+    if not 0 <= aim < math.inf:
+        raise UserError(f"{path.name}: aim '{meta['aim']}' is not a length in metres")
+    return aim
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
