@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from dualgoal.cli.main import main
 from dualgoal.collect import experts, generate
 from dualgoal.data import dataset
 from dualgoal.errors import UserError
@@ -39,6 +40,17 @@ def test_an_aim_scales_the_way_to_go(tmp_path):
     scaled[2, -2:] = x[2, -2:] = 0.0  # no way to go
     found = experts.load(aimed, "walk", (29, 8))(x)
     assert found.dtype == np.float32 and np.allclose(found, experts.load(plain, "walk", (29, 8))(scaled), atol=1e-5)
+
+
+def test_eval_takes_another_aim_than_the_file(monkeypatch, capsys):
+    from dualgoal.experts import evaluation
+
+    monkeypatch.setattr(evaluation, "evaluate", lambda body, policy, **_: {"0": {"aim": policy.aim}})
+    for given, used in (([], 8.0), (["--aim", "0"], 0.0), (["--aim", "5.5"], 5.5)):
+        assert main(["expert", "eval", "antball", "--json", *given]) == 0
+        assert json.loads(capsys.readouterr().out) == {"0": {"aim": used}}
+    assert main(["expert", "eval", "antball", "--aim", "-1"]) == 2
+    assert "aim is -1.0; expected at least 0" in capsys.readouterr().err
 
 
 def test_gelu_matches_jax():
