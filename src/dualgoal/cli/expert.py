@@ -32,8 +32,7 @@ class Train(Recipe, Verb):
     save_every: Annotated[int | None, unset("a tenth of all", "INT")] = None
     """Control steps between checkpoints."""
     start: Annotated[Path | None, unset("random networks", "PATH")] = None
-    """What a new run begins with: the folder of an earlier training of the body, its networks.safetensors, or a policy
-    alone, whose critics then learn first (--actor-waits): its file, or the name of one that comes with the package."""
+    """What a new run begins with: the folder of an earlier training, or a policy (its file, or 'antball', 'ant')."""
     quiet: bool = False
     """Show no progress."""
     begins_with: Annotated[str | None, tyro.conf.Suppress] = None  # --start says it

@@ -234,27 +234,25 @@ class Session:
     def begin_with(self, file: Path) -> None:
         """Take over the networks in `file`; the optimiser and the replay begin anew."""
         params = self.state.params
-        if has(file, self._skill):
+        if any(has(file, skill.name) for skill in SKILLS.values()):
             params = params._replace(policy=self._policy(file))
         else:
             try:
                 params = trees.fill(params, checkpoint.read(file, trees.shapes(params)))
             except Damaged as damage:
-                raise UserError(
-                    f"{file}: holds neither networks that fit this run nor such a policy; {damage}"
-                ) from damage
+                raise UserError(f"{file.parent}: {damage}") from damage
         params = jax.device_put(params)
         self.state = self.state._replace(params=params, target=jax.tree.map(jnp.copy, params.critic))
 
     def _policy(self, file: Path) -> Policy:
         """A policy of which the file has only the mean action; its samples get the same spread in all states."""
+        mean = load(file, self._skill, (self.body.observation_size, self.body.action_size))
         if not self.recipe.actor_waits:
             raise UserError(
                 f"{file.name}: a policy without critics; say how many gradient steps they learn before it "
-                "moves, for example --actor-waits 20000"
+                "moves, for example --actor-waits 100000"
             )
         policy = self.state.params.policy
-        mean = load(file, self._skill, (self.body.observation_size, self.body.action_size))
         widths = tuple(len(bias) for _, bias in mean.layers[:-1])
         if widths != self.recipe.policy_hidden or (mean.activation, mean.squash) != (gelu, np.tanh):
             raise UserError(
