@@ -36,7 +36,14 @@ def max_pool(x: Images) -> Pooled:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def pool(sides: Sides, x: Images) -> Pooled:
-    return plain(x)
+    return by_axis(x) if jax.default_backend() == "cpu" else plain(x)
+
+
+def by_axis(x: Images) -> Pooled:
+    """Rows first, then columns: XLA's own loops over windows, with which a CPU takes a third as long or less."""
+    for window, stride in (((1, 3, 1, 1), (1, 2, 1, 1)), ((1, 1, 3, 1), (1, 1, 2, 1))):
+        x = lax.reduce_window(x, -jnp.inf, lax.max, window, stride, "SAME")
+    return x
 
 
 def code(i: Number, j: Number) -> Number:
