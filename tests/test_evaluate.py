@@ -49,16 +49,16 @@ class Recorder:
     def __init__(self):
         self.goals, self.ids = [], []
 
-    def __call__(self, obs, goals, ids, step):
+    def __call__(self, goals, ids):
         self.goals.append(goals.copy())
         self.ids.append(ids.copy())
-        jitter = np.array([np.random.default_rng([int(i), step]).uniform(0.5, 1) for i in ids])
-        return np.sign(goals - obs) * jitter[:, None]
+        jitter = lambda step: np.array([np.random.default_rng([int(i), step]).uniform(0.5, 1) for i in ids])
+        return lambda obs, step: np.sign(goals - obs) * jitter(step)[:, None]
 
 
-def played(first, count, act=None, units=None, **conditions):
+def played(first, count, towards=None, units=None, **conditions):
     envs = [Line() for _ in range(BLOCK)]
-    return episodes.play(envs, act or Recorder(), 1, first, count, conditions=Conditions(**conditions), units=units)
+    return episodes.play(envs, towards or Recorder(), 1, first, count, conditions=Conditions(**conditions), units=units)
 
 
 def test_an_episode_does_not_know_its_company():
@@ -77,7 +77,7 @@ def test_goal_noise_is_drawn_once_per_episode():
     plain, noisy = Recorder(), Recorder()
     played(0, 2, plain)
     played(0, 2, noisy, goal_noise=0.5)
-    assert all(np.array_equal(g, noisy.goals[0]) for g in noisy.goals)
+    assert len(noisy.goals) == 1
     shift = (noisy.goals[0] - plain.goals[0])[:2]
     assert (np.abs(shift) > 0.01).all() and len(np.unique(shift)) == 4, "every coordinate has its own"
 
@@ -87,16 +87,16 @@ def test_the_evaluation_seed_draws_other_episodes():
 
 
 def test_success_is_that_of_the_last_step_and_time_runs_out():
-    still = lambda obs, goals, ids, step: np.zeros_like(obs)
+    still = lambda goals, ids: lambda obs, step: np.zeros_like(obs)
     assert played(0, 3, still) == [Episode(False, 30)] * 3
     assert all(e.success and e.length < 30 for e in played(0, 3))
 
 
 def test_the_environment_gets_actions_in_the_units_of_the_data():
     units, walk = ActionRange((-2.0, -2.0), (2.0, 2.0)), Recorder()
-    doubled = lambda *given: 2 * walk(*given)
+    doubled = lambda goals, ids: lambda obs, step: 2 * walk(goals, ids)(obs, step)
     assert played(0, 3, units=units) == played(0, 3, doubled) != played(0, 3)
-    drawn = episodes.random_actions(3, discrete=True)(np.zeros((40, 2)), np.zeros((40, 2)), np.arange(40), 0)
+    drawn = episodes.random_actions(3, discrete=True)(np.zeros((40, 2)), np.arange(40))(np.zeros((40, 2)), 0)
     assert set(drawn) == {0, 1, 2}
 
 
@@ -194,11 +194,11 @@ def test_a_policy_draws_the_same_numbers_whoever_is_beside_it(tmp_path):
     rng = np.random.default_rng(0)
     obs, goals = rng.normal(size=(2, BLOCK, 2)).astype(np.float32)
     ids = np.array([5, 6, 7, 8, 9], np.uint32)
-    actions = loaded.act_block(obs, goals, ids, 3)
+    actions = loaded.towards(goals, ids)(obs, 3)
     others = ids.copy()
     others[1:] += 50
-    assert np.array_equal(loaded.act_block(obs, goals, others, 3)[0], actions[0])
-    assert not np.array_equal(loaded.act_block(obs, goals, others, 3)[1], actions[1])
+    assert np.array_equal(loaded.towards(goals, others)(obs, 3)[0], actions[0])
+    assert not np.array_equal(loaded.towards(goals, others)(obs, 3)[1], actions[1])
 
 
 def test_another_simulator_than_the_datasets_is_named(path, tmp_path):

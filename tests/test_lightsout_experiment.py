@@ -78,7 +78,7 @@ def test_on_device_and_environment_agree(solved):
     for step in directory.steps(solved):
         loaded = policy.load(solved, seed=1, step=step)
         for row in [r for r in directory.evaluations(solved) if r.step == step and r.seed == 1]:
-            played = play([env], loaded.act_block, row.goal, first=0, count=1)[0]
+            played = play([env], loaded.towards, row.goal, first=0, count=1)[0]
             assert (float(played.success), float(played.length)) == (row.success, row.length)
 
 

@@ -144,12 +144,12 @@ class Drawn(Line):
 
 def test_films_show_an_own_environment():
     film = []
-    act = lambda obs, goals, ids, step: np.ones((len(obs), 1), np.float32)
-    (episode,) = play([own.OwnEnv(Drawn(), TERMS)], act, 1, first=0, count=1, film=film)
+    ahead = lambda goals, ids: lambda obs, step: np.ones((len(obs), 1), np.float32)
+    (episode,) = play([own.OwnEnv(Drawn(), TERMS)], ahead, 1, first=0, count=1, film=film)
     places = [int(picture[0].argmax(axis=0)[0]) for picture in film]
     assert len(film) == episode.length + 1 and places[-1] - places[0] == episode.length, "one place further each step"
     with pytest.raises(UserError, match="render.. gives no picture"):
-        play([own.OwnEnv(Line(), TERMS)], act, 1, first=0, count=1, film=[])
+        play([own.OwnEnv(Line(), TERMS)], ahead, 1, first=0, count=1, film=[])
 
 
 def test_listed_goals_are_told_to_the_environment():

@@ -137,7 +137,7 @@ def test_actions_come_in_the_units_of_the_data(tmp_path):
     np.testing.assert_allclose(policy.act(OBS, GOALS), low + (inside + 1) / 2 * (high - low), atol=1e-5)
     assert policy.act(OBS[0], GOALS[0]).dtype == np.float32
     ids = np.arange(5, dtype=np.uint32)
-    assert np.array_equal(policy.act_block(OBS, GOALS, ids, 0), plain.act_block(OBS, GOALS, ids, 0)), "noise is added"
+    assert np.array_equal(policy.towards(GOALS, ids)(OBS, 0), plain.towards(GOALS, ids)(OBS, 0)), "noise is added"
     reader: dict = {}
     exec(page(), reader)
     arrays, about = reader["read"](export.export_policy(tmp_path / "run", tmp_path / "p.safetensors", seed=3))
@@ -155,7 +155,7 @@ def test_rows_are_standardised_for_the_networks_alone(tmp_path):
     np.testing.assert_allclose(policy.act(OBS, GOALS), plain.act(obs, goals), atol=1e-5)
     np.testing.assert_allclose(policy.distance(OBS, GOALS), plain.distance(obs, goals), rtol=1e-4)
     ids = np.arange(5, dtype=np.uint32)
-    np.testing.assert_allclose(policy.act_block(OBS, GOALS, ids, 0), plain.act_block(obs, goals, ids, 0), atol=1e-5)
+    np.testing.assert_allclose(policy.towards(GOALS, ids)(OBS, 0), plain.towards(goals, ids)(obs, 0), atol=1e-5)
     reader: dict = {}
     exec(page(), reader)
     file = export.export_policy(tmp_path / "run", tmp_path / "p.safetensors", seed=3)

@@ -151,8 +151,8 @@ def evaluate(agent: Agent, params: Any, env: Any, goal: int, count: int) -> Eval
     act = jax.jit(agent.act)
     row = lambda obs, target: np.asarray(act(params, obs[None], target[None], random.key(0)))
     env = Recorded(env)
-    block = lambda obs, goals, ids, step: row(obs[0], goals[0])
-    played = [episodes.play([env], block, goal, first, 1)[0] for first in range(count)]
+    towards = lambda goals, ids: lambda obs, step: row(obs[0], goals[0])
+    played = [episodes.play([env], towards, goal, first, 1)[0] for first in range(count)]
     ours, env.seen = env.seen, []
 
     class Policy:

@@ -25,7 +25,8 @@ FRAMES = 300  # of a film at most, or nearly so: ten seconds
 
 USUAL = Conditions()  # no noise, the policy's own actions
 
-Act = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
+Act = Callable[[np.ndarray, int], np.ndarray]  # observations, step -> actions, a row per episode
+Towards = Callable[[np.ndarray, np.ndarray], Act]  # goals, ids -> how these episodes act
 
 
 class Episode(NamedTuple):
@@ -38,7 +39,7 @@ class Episode(NamedTuple):
 
 def play(
     envs: Sequence[Any],
-    act: Act,
+    towards: Towards,
     goal: int,
     first: int,
     count: int,
@@ -49,9 +50,9 @@ def play(
 ) -> list[Episode]:
     """Play episodes `first` to `first + count - 1` towards evaluation goal number `goal`, one per environment.
 
-    `act(observations, goals, ids, step)` is always called with a row per environment, used or not; what it draws may
-    depend on a row's id and on the step only. It answers in [-1, 1], where noise is added; `units` turns that into what
-    the environment takes. `film` collects pictures of the first episode.
+    `towards(goals, ids)` is asked once how to act, and that with the observations of each step. Both have a row per
+    environment, used or not; what is drawn may depend on a row's id and on the step only. Actions are in [-1, 1], where
+    noise is added; `units` turns that into what the environment takes. `film` collects pictures of the first episode.
     """
     rngs = [np.random.default_rng([conditions.eval_seed, goal, number]) for number in range(first, first + count)]
     options = {"task_id": goal} | ({"render_goal": True} if film is not None else {})
@@ -68,8 +69,9 @@ def play(
         film.append(next_to_goal(starts[0][1], envs[0].render()))
     limits = [env.unwrapped.max_steps for env in envs]
     step, every = 0, max(1, limits[0] // FRAMES)
+    act = towards(goals, ids)
     while None in results:
-        actions = act(obs, goals, ids, step)
+        actions = act(obs, step)
         step += 1
         for i in [i for i, result in enumerate(results) if result is None]:
             action = actions[i]
@@ -84,16 +86,19 @@ def play(
     return [result for result in results if result is not None]
 
 
-def random_actions(action_dim: int, discrete: bool = False) -> Act:
+def random_actions(action_dim: int, discrete: bool = False) -> Towards:
     """Actions that are uniformly random, for comparison with a policy."""
 
-    def act(obs: np.ndarray, goals: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
-        rngs = [np.random.default_rng([int(number), step]) for number in ids]
-        if discrete:
-            return np.stack([rng.integers(action_dim) for rng in rngs])
-        return np.stack([rng.uniform(-1, 1, action_dim) for rng in rngs])
+    def towards(goals: np.ndarray, ids: np.ndarray) -> Act:
+        def act(obs: np.ndarray, step: int) -> np.ndarray:
+            rngs = [np.random.default_rng([int(number), step]) for number in ids]
+            if discrete:
+                return np.stack([rng.integers(action_dim) for rng in rngs])
+            return np.stack([rng.uniform(-1, 1, action_dim) for rng in rngs])
 
-    return act
+        return act
+
+    return towards
 
 
 def _noisy(goal: np.ndarray, std: float, rng: np.random.Generator) -> np.ndarray:

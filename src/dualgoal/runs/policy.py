@@ -22,10 +22,11 @@ from dualgoal import files, imports, jsons, machine
 from dualgoal.agent import Agent
 from dualgoal.compatibility import is_ours, pair_of_rows
 from dualgoal.data.goals import join
+from dualgoal.data.standard import Standard
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError, check_range
 from dualgoal.interface import Spec
-from dualgoal.runs import checkpoint, config, directory, episodes, flat, trees, world
+from dualgoal.runs import checkpoint, config, directory, episodes, flat, stages, trees, world
 from dualgoal.runs.episodes import Episode
 from dualgoal.runs.facts import RunFacts, Sizes
 
@@ -153,6 +154,7 @@ class Policy:
         self._act = compiled(agent.act, static_argnums=5)
         self._encode = compiled(lambda params, s, g, key: agent.encode(params, g, key, s))
         self._distance, self._value = compiled(agent.distance), compiled(agent.value)
+        self._stages = functools.cache(self._act_in_stages)
 
     def __repr__(self) -> str:
         sizes, run = self.facts.sizes, self.run
@@ -212,16 +214,26 @@ class Policy:
             facts = dataclasses.replace(facts, goal_list=(tuple(place[0].tolist()),))
         env = env if ready else world.make(self.run, facts, env)
         units = facts.dataset.action_range
-        return episodes.play([env], self.act_block, number, first=seed, count=1, units=units)[0]
+        return episodes.play([env], self.towards, number, first=seed, count=1, units=units)[0]
 
     def make_env(self, env: Any = None) -> TaskEnv:
         """The run's environment as a `gymnasium.Env`, or `env` as one with such observations, goals and tasks."""
         return world.make(self.run, self.facts, env)
 
-    def act_block(self, obs: np.ndarray, goal: np.ndarray, ids: np.ndarray, step: int) -> np.ndarray:
-        """Actions of several episodes in lockstep, in [-1, 1] if they are continuous; what is random depends on an
-        episode's id and its step only."""
-        return np.asarray(self._act(self.params, *self._read(obs, goal), ids, np.uint32(step), 0.0))
+    def towards(self, goal: np.ndarray, ids: np.ndarray) -> episodes.Act:
+        """How several episodes act in lockstep, each towards its goal: a function of their observations and the step.
+        Actions are in [-1, 1] if they are continuous; what is random depends on an episode's id and its step only."""
+        act, (of_obs, of_goal) = self._stages(len(ids)), self.facts.dataset.standards
+        stored = act.first(self.params, self._read(goal, of_goal), ids)
+        return lambda obs, step: np.asarray(act.second(stored, self._read(obs, of_obs), np.uint32(step)))
+
+    def _act_in_stages(self, rows: int) -> stages.Stages:
+        """Acting in so many rows, in two stages: what follows from parameters, goals and ids alone comes first."""
+        act = lambda params, goal, ids, obs, step: self._by_row(self.agent.act, params, obs, goal, ids, step, 0.0)
+        shaped, sizes = jax.ShapeDtypeStruct, self.facts.sizes
+        obs, goal = (shaped((rows, *shape), self._kind) for shape in (sizes.observation_shape, sizes.goal))
+        ids, step = shaped((rows,), np.uint32), shaped((), np.uint32)
+        return stages.split(act, (self.params, goal, ids), (obs, step))
 
     def _by_row(
         self, function: Any, params: Any, obs: Array, goal: Array, ids: Array, draw: Array, *more: Any
@@ -250,7 +262,8 @@ class Policy:
         if len(obs) != len(goal) and 1 not in (len(obs), len(goal)):
             raise UserError(f"{len(obs)} observations and {len(goal)} goals; give as many of both, or one of either")
         rows = max(len(obs), len(goal)) if min(len(obs), len(goal)) else 0
-        obs, goal = (np.broadcast_to(v, (rows, *v.shape[1:])) for v in self._read(obs, goal))
+        read = map(self._read, (obs, goal), self.facts.dataset.standards)
+        obs, goal = (np.broadcast_to(v, (rows, *v.shape[1:])) for v in read)
         return obs, goal, one_obs and one_goal
 
     def _as_rows(self, name: str, value: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, bool]:
@@ -293,11 +306,14 @@ class Policy:
         (row,) = join(self.run.task, f"{name}s", {key: part[None] for key, part in found.items()}, keys)
         return row
 
-    def _read(self, obs: np.ndarray, goal: np.ndarray) -> list[np.ndarray]:
-        """Rows of observations and goals as the networks read them."""
-        kind = np.uint8 if self.facts.sizes.pixels else np.float32
-        rows, standards = [x.astype(kind, copy=False) for x in (obs, goal)], self.facts.dataset.standards
-        return [array if standard is None else standard(array) for array, standard in zip(rows, standards, strict=True)]
+    def _read(self, rows: np.ndarray, standard: Standard | None) -> np.ndarray:
+        """Rows of observations or goals as the networks read them."""
+        rows = rows.astype(self._kind, copy=False)
+        return rows if standard is None else standard(rows)
+
+    @property
+    def _kind(self) -> type:
+        return np.uint8 if self.facts.sizes.pixels else np.float32
 
     def _padded(self, function: Any, *args: Any) -> np.ndarray:
         """Call with the rows filled up to a power of two, so that few sizes are ever compiled."""

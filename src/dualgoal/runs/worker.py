@@ -53,7 +53,7 @@ class Player:
         play = functools.partial(
             episodes.play,
             envs,
-            episodes.random_actions(sizes.action_dim, sizes.discrete) if job.conditions.random else player.act_block,
+            episodes.random_actions(sizes.action_dim, sizes.discrete) if job.conditions.random else player.towards,
             job.goal,
             conditions=job.conditions,
             units=player.facts.dataset.action_range,
