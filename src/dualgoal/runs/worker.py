@@ -14,8 +14,9 @@ from dualgoal.runs import episodes, policy
 from dualgoal.runs.episodes import BLOCK, Episode
 from dualgoal.runs.rows import Conditions
 
-# A worker computes on one CPU thread: cores are for more workers, and rounding must not depend on their number.
-ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+# A worker computes on one CPU thread: cores are for more workers, and rounding must not depend on their number. XLA
+# starts NPROC threads, and as many as there are cores without it; they divide small loops and wait for each other.
+ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "NPROC": "1"}
 
 
 @dataclass(frozen=True)
