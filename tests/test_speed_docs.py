@@ -144,3 +144,18 @@ def test_rates_on_visual_scene_are_those_of_their_file():
     assert f"Orig takes {rate('orig', 45_000, 140_000):.0f} steps per second (median" in text
     alone, rendering = rate("dual", 45_000, 70_000), rate("dual", 80_000, 95_000)  # evaluated at step 70,000
     assert f"Dual fell from {alone:.0f} to {rendering:.0f} steps per second" in text
+
+
+def test_the_evaluation_table_is_that_of_its_rows():
+    rows = [json.loads(line) for line in (ROOT / "results" / "evaluation_parts.jsonl").read_text().splitlines()]
+    cpu = {(row["task"].removesuffix("-play-v0"), row["threads"]): row["cpu_ms"] for row in rows}
+    assert all(row["actions equal"] for row in rows)
+    names = {"policy, everything anew at every step": "policy, computed anew", "policy in two stages": "policy"}
+    for name, *found in table("## Evaluation"):
+        for task, cell in zip(("visual-scene", "scene"), found, strict=True):
+            numbers = [float(number) for number in re.findall(r"[\d.]+", cell)]
+            measured = [cpu[task, threads].get(names.get(name, name)) for threads in ("1", "16")][: len(numbers)]
+            assert np.allclose(numbers, measured, atol=0.006, rtol=0.005), (name, task)
+    spent = map(json.loads, (ROOT / "results" / "timing_evaluation.jsonl").read_text().splitlines())
+    before, after = (f"{row['evaluation_cpu_seconds']:.1f}" for row in spent)
+    assert f"{before} CPU seconds at commit 996efe5 and takes {after} (" in " ".join(PAGE.split())
