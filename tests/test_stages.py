@@ -84,6 +84,23 @@ def test_functions_that_leave_nothing_for_a_stage():
         assert np.array_equal(second(first(np.ones(3)), np.zeros(3)), function(np.ones(3), np.zeros(3)))
 
 
+def test_functions_that_hold_functions():
+    """What outside parts may be written with: loops, branches, recomputation, and gradients of their own."""
+    cube = jax.custom_vjp(lambda x: x**3)
+    cube.defvjp(lambda x: (x**3, x), lambda x, d: (3 * x**2 * d,))
+    twice = jax.custom_batching.custom_vmap(lambda x: 2 * x)
+    twice.def_vmap(lambda size, batched, x: (2 * x, True))
+
+    def function(a, b):
+        a = jax.vmap(twice)(jax.checkpoint(jnp.sin)(cube(a)))
+        b = jax.lax.cond(a[0] > 0, jnp.cos, jnp.tan, b) + jax.lax.fori_loop(0, 3, lambda i, x: x + a, b)
+        return jax.lax.while_loop(lambda x: x[0] < 50, lambda x: x * 2 + 1, b) * jnp.where(a > 0, 0.0, -0.0)
+
+    early, late = (np.linspace(0.1, 1, 3, dtype=np.float32),), (np.linspace(1, 2, 3, dtype=np.float32),)
+    first, second = stages.split(function, early, late)
+    assert np.array_equal(second(first(*early), *late), jax.jit(function)(*early, *late))
+
+
 def test_effects_happen_at_every_call(capfd):
     def function(a, b):
         jax.debug.print("b is {}", b)

@@ -104,14 +104,14 @@ def _flatten(
 
 
 def _key(equation: Equation) -> Any:
-    """Equal for equations that compute the same. Loops over networks repeat many, such as the rounding of weights."""
-    read = [(type(x.content), x.content) if isinstance(x, Constant) else x for x in equation.inputs]
-    key = equation.of.primitive, tuple(sorted(equation.of.params.items())), tuple(read)
+    """Equal for equations that compute the same. Loops over networks repeat many, such as the rounding of weights; none
+    of these reads a constant, and 0 and -0 should not count as equal, so others stay as they are."""
     try:
-        hash(key)
-    except TypeError:  # an array among the constants or the parameters: it stays as it is
-        return equation.outputs[0]
-    return key
+        parameters = frozenset(equation.of.params.items())
+    except TypeError:  # an array is among them
+        return object()
+    computed = len(equation.values) > 0 and not any(isinstance(read, Constant) for read in equation.inputs)
+    return (equation.of.primitive, parameters, tuple(equation.inputs)) if computed else object()
 
 
 def _run(equations: Iterable[Equation], given: Iterable[tuple[Value, Any]]) -> Mapping[Value, Any]:
@@ -119,7 +119,7 @@ def _run(equations: Iterable[Equation], given: Iterable[tuple[Value, Any]]) -> M
     known = dict(given)
     for equation in equations:
         arguments = [read.content if isinstance(read, Constant) else known[read] for read in equation.inputs]
-        found = equation.of.primitive.bind(*arguments, **equation.of.params)
-        several = equation.of.primitive.multiple_results
-        known |= zip(equation.outputs, found if several else [found], strict=True)
+        primitive = equation.of.primitive
+        found = primitive.bind(*arguments, **equation.of.params)
+        known |= zip(equation.outputs, found if primitive.multiple_results else [found], strict=True)
     return known
