@@ -40,7 +40,7 @@ def pool(sides: Sides, x: Images) -> Pooled:
 
 
 def by_axis(x: Images) -> Pooled:
-    """Rows first, then columns: XLA's own loops over windows, with which a CPU takes a third as long or less."""
+    """Rows first, then columns: fewer comparisons per window, which is faster on a CPU."""
     for window, stride in (((1, 3, 1, 1), (1, 2, 1, 1)), ((1, 1, 3, 1), (1, 1, 2, 1))):
         x = lax.reduce_window(x, -jnp.inf, lax.max, window, stride, "SAME")
     return x
