@@ -65,7 +65,8 @@ def test_the_result_table_says_what_the_row_files_say():
     rows = [row for row in rows if len(row) == 8]
     assert [row[0] for row in rows] == [
         *("cube-single-play-v0", "cube-double-play-v0", "scene-play-v0"),
-        *("antmaze-medium-navigate-v0", "visual-cube-single-play-v0", "lightsout-4x5", "lightsout-4x6"),
+        *("antmaze-medium-navigate-v0", "visual-cube-single-play-v0", "visual-scene-play-v0"),
+        *("lightsout-4x5", "lightsout-4x6"),
     ]
     for task, algo, orig, dual, paper_orig, paper_dual, steps, seeds in rows:
         folder = "pixel_gcivl" if task.startswith("visual-") else FOLDERS[algo]

@@ -96,10 +96,12 @@ def test_the_text_about_images_says_what_the_row_files_say():
     one, four = (slow["ms_per_step"] / fast["ms_per_step"] for fast, slow in zip(ours, library, strict=True))
     said = f"one seed is {one:.1f} times as fast as with the library's convolutions, four seeds {four:.1f} times"
     assert said in text
-    for row in (tried()["5 sums", 4], library[0]):
+    traced = tried()["last: 7 rows, traced outside of the graph", 1]
+    for row in (tried()["5 sums", 4], library[0], traced):
         assert "; ".join(f"{kind} {cost['us'] / 1e3:.2f}" for kind, cost in row["kernels"].items()) in text
         assert f"the sum is {sum(cost['us'] for cost in row['kernels'].values()) / 1e3:.2f} ms" in text
-    assert f"where four seeds take {tried()['5 sums', 4]['ms_per_step']:.2f} ms" in text
+    assert f"of the table below, took {tried()['5 sums', 4]['ms_per_step']:.2f} ms" in text
+    assert f"where one seed takes {traced['ms_per_step']:.2f} ms" in text
 
 
 def tried():
@@ -109,7 +111,7 @@ def tried():
 
 def test_versions_of_the_kernels_are_quoted_as_their_file_has_them():
     rows, text = tried(), " ".join(PAGE.split())
-    names = [name for name, seeds in rows if seeds == 4 and not name.startswith(("again", "later"))]
+    names = [name for name, seeds in rows if seeds == 4 and not name.startswith(("again", "later", "last"))]
     shown = lambda name, seeds: f"{rows[name, seeds]['ms_per_step']:.2f}" if (name, seeds) in rows else "not measured"
     assert [line[1:] for line in table("**Images.**")] == [[shown(name, 1), shown(name, 4)] for name in names]
     again = [tuple(rows[f"again: {name}", seeds]["ms_per_step"] for seeds in (1, 4)) for name in AGAIN]
@@ -120,6 +122,8 @@ def test_versions_of_the_kernels_are_quoted_as_their_file_has_them():
         rows[f"later: {name}", seeds]["ms_per_step"] for name, seeds in (("6 graph", 1), ("6 graph", 4), ("7 rows", 4))
     ]
     assert "the same code took {:.3f} and {:.3f} ms, and four seeds took {:.3f} ms".format(*later) in text
+    last = [rows[f"last: {name}", seeds]["ms_per_step"] for name in ("6 graph", "7 rows") for seeds in (1, 4)]
+    assert "the code before took {:.3f} and {:.3f} ms, and what is used now {:.3f} and {:.3f}".format(*last) in text
     before, graph = (rows[f"vectors: {name}", 1]["ms_per_step"] for name in ("before", "graph"))
     assert f"from {before:.3f} to {graph:.3f} ms" in text
 
@@ -141,9 +145,37 @@ def test_rates_on_visual_scene_are_those_of_their_file():
         [row["steps_per_second"] for row in rows if row["rep"] == rep and first <= row["step"] <= last]
     )
     text = " ".join(PAGE.split())
-    assert f"Orig takes {rate('orig', 45_000, 140_000):.0f} steps per second (median" in text
+    assert f"Orig takes {rate('orig, later', 90_000, 140_000):.0f} steps per second (median" in text
     alone, rendering = rate("dual", 45_000, 70_000), rate("dual", 80_000, 95_000)  # evaluated at step 70,000
     assert f"Dual fell from {alone:.0f} to {rendering:.0f} steps per second" in text
+
+
+def test_precisions_on_images_are_quoted_as_their_file_has_them():
+    rows = [json.loads(line) for line in (ROOT / "results" / "precision_images.jsonl").read_text().splitlines()]
+    names, steps = ("value/v", "actor/log_prob"), range(2_000, 10_001, 2_000)
+    metrics = [row for row in rows if row["file"] == "metrics" and row["split"] == "val"]
+    found = np.array([
+        [[[row[name] for row in metrics if (row["step"], row["precision"]) == (step, precision)]
+          for precision in ("bf16", "float32")] for name in names] for step in steps
+    ])  # fmt: skip
+    shown = [
+        [f"{step:,}", *(", ".join(f"{x:.{digits}f}" for x in pair) for two, digits in ((v, 2), (a, 3)) for pair in two)]
+        for step, (v, a) in zip(steps, found, strict=True)
+    ]
+    assert table("On images, two seeds of Orig") == shown
+    text = " ".join(PAGE.split())
+    precisions, seeds = (np.abs(np.diff(found, axis=axis)).mean((0, 2, 3)) for axis in (2, 3))
+    assert "differ by {:.2f} on average in the value and {:.3f} in the log-probability".format(*precisions) in text
+    assert "two seeds of a precision by {:.2f} and {:.3f}".format(*seeds) in text
+    won = lambda precision, step: [
+        100 * np.mean([row["success"] for row in rows if row["file"] == "eval"
+                       and (row["precision"], row["step"], row["seed"]) == (precision, step, seed)]) for seed in (0, 1)
+    ]  # fmt: skip
+    assert won("bf16", 5_000) == won("float32", 5_000) == [0, 0]
+    ends = [*won("bf16", 10_000), *won("float32", 10_000)]
+    assert "after 10,000 steps {:.0f} and {:.0f} % do in bf16, {:.0f} and {:.0f} % in float32".format(*ends) in text
+    rates = [row["steps_per_second"] for row in rows if "steps_per_second" in row and row["step"] == 4_000]
+    assert f"float32 takes {rates[1]:.0f} steps per second where bf16 takes {rates[0]:.0f}" in text
 
 
 def test_the_evaluation_table_is_that_of_its_rows():

@@ -6,7 +6,6 @@ import platform
 import subprocess
 import sys
 import typing
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -84,20 +83,13 @@ Precision = typing.Literal["float32", "tf32", "bf16"]
 PrecisionOption = typing.Literal["auto", "float32", "tf32", "bf16"]  # what users choose from; `arithmetic` resolves it
 
 
-def arithmetic(precision: str, observation_shape: Sequence[int]) -> Precision:
-    """The precision that `precision` means here: 'auto' is bf16 for vectors, where it was shown to lose nothing
-    (docs/speed.md), on a GPU that computes in it."""
+def arithmetic(precision: str) -> Precision:
+    """The precision that `precision` means here: 'auto' is bf16 on a GPU that computes in it, where no loss was found
+    (docs/speed.md)."""
     device = devices()[0]  # in any case: here a user hears that there is none
     if precision != "auto":
         return typing.cast(Precision, precision)
-    return "bf16" if _computes_bf16(device) and len(observation_shape) == 1 else "float32"
-
-
-def slow_choice(precision: str, observation_shape: Sequence[int]) -> str | None:
-    """A line about 'auto' where it is not the fastest that this device can do."""
-    if precision != "auto" or not _computes_bf16(devices()[0]) or len(observation_shape) == 1:
-        return None
-    return "images are trained in float32; --precision bf16 is several times as fast on this GPU (docs/speed.md)"
+    return "bf16" if _computes_bf16(device) else "float32"
 
 
 def _computes_bf16(device: object) -> bool:

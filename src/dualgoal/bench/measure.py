@@ -288,11 +288,10 @@ def cases_of(options: Options) -> list[Case]:
         for number in getattr(options, name):
             check_range(name, number, 1, WIDEST)
     check_range("seconds", options.seconds, 0, 86_400)
-    shape = tasks.get(options.task).observation_shape
     if not (options.reps and options.algos and options.seeds and options.precisions and options.widths):
         raise UserError("nothing to measure: each of --reps, --algos, --seeds, --precisions, --widths needs a value")
     return [
-        Case(options.task, rep, algo, seeds, machine.arithmetic(precision, shape), batch, width)
+        Case(options.task, rep, algo, seeds, machine.arithmetic(precision), batch, width)
         for rep in options.reps
         for algo in options.algos
         for width in options.widths

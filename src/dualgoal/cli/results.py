@@ -194,7 +194,7 @@ class Reproduce(ManyRuns):
     episodes: Annotated[int | None, unset("as in the paper", "INT")] = None
     """Evaluation episodes per goal."""
     precision: PrecisionOption = "auto"
-    """Precision of matrix products. auto: bf16 for state observations on a GPU that supports it, else float32."""
+    """Precision of matrix products. auto: bf16 on a GPU that supports it, else float32."""
 
     def run(self) -> None:
         from dualgoal.paper import reproduce

@@ -77,7 +77,7 @@ class Run:
     action_noise: float = 0.0
     """Standard deviation of Gaussian noise on every evaluation action, which is clipped again afterwards."""
     precision: Precision = "auto"
-    """Arithmetic of matrix products; auto: bf16 for vectors on a GPU that computes in it, else float32."""
+    """Arithmetic of matrix products; auto: bf16 on a GPU that computes in it, else float32."""
     reached_by: ReachedBy = "row"
     """When a relabelled goal counts as reached: it is the same row (released code), or an equal state."""
     frozen_rep: str | None = None

@@ -91,7 +91,7 @@ def _goals(run: Run, data: DataFile) -> int | None:
                 data.rows, data.episodes, goal_space=known.goal_space, observation_keys=known.observation_keys
             ),
             versions={},
-            hardware=machine.Hardware.here(machine.arithmetic(run.precision, data.sizes.observation_shape)),
+            hardware=machine.Hardware.here(machine.arithmetic(run.precision)),
             goal_list=listed,
         )
         found = world.count_goals(run, facts)

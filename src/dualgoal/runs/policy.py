@@ -47,7 +47,7 @@ def agent_for(run: config.Run, sizes: Sizes) -> Agent:
         ema_before_update=run.ema_before_update,
         augment=run.augment,
         reached_by=run.reached_by,
-        precision=machine.arithmetic(run.precision, sizes.observation_shape),
+        precision=machine.arithmetic(run.precision),
         goal_shape=sizes.goal_shape,
     )
     return Agent(run.rep, run.algo, spec, frozen=run.frozen_rep is not None)

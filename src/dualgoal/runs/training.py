@@ -134,8 +134,6 @@ def train(
             say(f"{out}: complete ({run.steps:,} steps)")
             return out
         say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
-        if hint := machine.slow_choice(run.precision, facts.sizes.observation_shape):
-            say(hint)
         if evaluator is None:
             count = workers or default_workers(facts.hardware.platform, worker_cpus)
             evaluator = WorkerEvaluator(Plan.of(run, goals, video), count, worker_cpus, env)
@@ -321,7 +319,7 @@ def describe(run: Run, training: Dataset, goals: int | None = None) -> RunFacts:
         sizes=Sizes.of(training),
         dataset=data,
         versions=machine.versions(),
-        hardware=machine.Hardware.here(machine.arithmetic(run.precision, training.observation_shape)),
+        hardware=machine.Hardware.here(machine.arithmetic(run.precision)),
         goals=goals,
         git=machine.commit(),
         frozen_rep=source,
