@@ -10,7 +10,7 @@ from dualgoal.data import dataset, importing
 from dualgoal.errors import UserError
 
 LENGTHS = (4, 6, 3, 5)
-FORMATS = ["npz", "folder", "hdf5", "lerobot"]
+FORMATS = ["npz", "folder", "hdf5", "groups", "files", "lerobot"]
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,22 @@ def store(kind, folder, made):
         for k, episode in enumerate(made):
             np.savez(folder / "own" / f"{k}.npz", **episode)
         return folder / "own"
+    h5py = None if kind == "lerobot" else pytest.importorskip("h5py", reason="pip install 'dualgoal[hdf5]'")
+    if kind == "groups":  # robomimic's: a group for each episode, numbered without leading zeros
+        with h5py.File(folder / "own.hdf5", "w") as file:
+            file["mask/train"], file["data/total"] = [b"demo_0"], 9
+            for k, episode in enumerate(made):
+                for name, array in (episode | {"dones": np.zeros(len(episode["action"]))}).items():
+                    file[f"data/demo_{k + 9}/{name}"] = array
+        return folder / "own.hdf5"
+    if kind == "files":  # ALOHA's: a file for each episode
+        (folder / "own").mkdir()
+        for k, episode in enumerate(made):
+            with h5py.File(folder / "own" / f"episode_{k}.hdf5", "w") as file:
+                for name, array in episode.items():
+                    file[name] = array
+        return folder / "own"
     if kind == "hdf5":
-        h5py = pytest.importorskip("h5py", reason="pip install 'dualgoal[hdf5]'")
         with h5py.File(folder / "own.hdf5", "w") as file:  # D4RL's: all rows, timeouts where episodes were cut
             for name, array in joined.items():
                 file[name] = array
@@ -71,7 +85,7 @@ def test_the_same_episodes_give_the_same_arrays(kind, made, tmp_path, monkeypatc
                  "--observation-keys", *names, "--goal-keys", "place"]) == 0, "done already"  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["npz", "lerobot"])
+@pytest.mark.parametrize("kind", ["npz", "groups", "lerobot"])
 def test_arrays_are_named_by_hand(kind, made, tmp_path):
     keys = {"observations": "observation.speeds", "goals": "place"}
     train, val = bring(store(kind, tmp_path, made), tmp_path / "out", keys=keys, observation_keys=(), goal_keys=())
@@ -152,6 +166,10 @@ def test_older_lerobot_folders_and_other_files_get_an_answer_that_fits(tmp_path,
     with pytest.raises(UserError, match=r"x.hdf5: not a readable npz .* HDF5; convert it with 'dualgoal data import'"):
         dataset.load(tmp_path / "x.hdf5")
     with pytest.raises(UserError, match=r"no array looks like observations .*data/demo_0/obs.*--observation-keys"):
+        importing.import_dataset(tmp_path / "x.hdf5", tmp_path / "out")  # a single group may hold all episodes
+    with h5py.File(tmp_path / "x.hdf5", "a") as file:
+        file["data/demo_1/obs/q"], file["data/demo_1/actions"] = np.zeros((4, 2)), np.zeros((4, 2))
+    with pytest.raises(UserError, match=r"x.hdf5 \(data/demo_1\): no array looks like obs.* \(it holds actions, obs/q\)"):
         importing.import_dataset(tmp_path / "x.hdf5", tmp_path / "out")
     with h5py.File(tmp_path / "y.hdf5", "w") as file:
         file["observations"] = h5py.ExternalLink(tmp_path / "x.hdf5", "data/demo_0/obs")

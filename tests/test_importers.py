@@ -218,7 +218,7 @@ def test_a_folder_of_single_numbers_is_one_line(tmp_path):
         importing.import_dataset(tmp_path / "own", tmp_path / "out")
 
 
-@pytest.mark.parametrize(("row", "where"), [(5, r"episode 1\): 'actions' is nan in row 1"), (3, "episode 0.*row 3")])
+@pytest.mark.parametrize(("row", "where"), [(5, r"episode 1, from row 4\): 'actions' is nan in row 1"), (3, "episode 0.*row 3")])
 def test_actions_that_cannot_be_scaled_are_found_where_they_are(tmp_path, row, where):
     content = flat(episodes())
     content["actions"][row] = np.nan  # row 3 is the last of its episode, whose action nobody uses but every file holds
@@ -265,7 +265,7 @@ def test_discrete_actions_with_a_column_become_flat(tmp_path):
     [
         ({"actions": np.zeros((5, 2))}, "arrays of different lengths .observations 18, actions 5"),
         ({"terminals": np.zeros((18, 3))}, r"'terminals' has shape \(18, 3\)"),
-        ({"observations": np.full((18, 3), np.nan)}, r"own.npz \(episode 0\): 'observations' is nan in row 0"),
+        ({"observations": np.full((18, 3), np.nan)}, r"own.npz \(episode 0, from row 0\): .observations. is nan in row 0"),
         ({"observations": np.zeros((18, 4, 4), np.uint8)}, "no image"),
         ({"terminals": np.ones(18)}, "episode of one row"),
         ({"terminals": np.array(True)}, r"'terminals' has shape \(\)"),
@@ -273,7 +273,9 @@ def test_discrete_actions_with_a_column_become_flat(tmp_path):
         ({"terminals": np.where(np.arange(18) == 7, 0.5, 0)}, "'terminals' is 0.5 in row 7; expected 0 or 1"),
         ({"timeouts": np.full(18, 2)}, "'timeouts' is 2 in row 0; expected 0 or 1"),
         ({"next_observations": np.zeros((17, 3))}, "arrays of different lengths .*next_observations 17"),
-        ({"terminals": np.zeros(18)}, "holds 1 episode; at least 2"),
+        ({"terminals": np.zeros(18)}, r"no row ends an episode \(terminals are false everywhere\); mark the last row"),
+        ({"terminals": np.arange(18) == 17}, "holds 1 episode; at least 2"),
+        ({"observations": np.where(np.arange(18)[:, None] == 8, np.nan, 0)}, "episode 1, from row 4.*nan in row 4, col"),
     ],
 )
 def test_what_cannot_be_imported_is_one_line_and_writes_nothing(tmp_path, change, message):
@@ -293,13 +295,30 @@ def test_episodes_must_agree_and_targets_be_free(tmp_path):
     made = importing.import_dataset(tmp_path / "own", tmp_path / "out")
     assert importing.import_dataset(tmp_path / "own", tmp_path / "out") == made, "the same again is done already"
     np.savez(tmp_path / "own" / "1.npz", obs=np.ones((5, 3)), actions=np.zeros((4, 2)))
-    with pytest.raises(UserError, match="already there"):
+    with pytest.raises(UserError, match="already there, and not from this import"):
         importing.import_dataset(tmp_path / "own", tmp_path / "out")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="holds no npz file"):
+    with pytest.raises(UserError, match="holds no npz or HDF5 file"):
         importing.import_dataset(tmp_path / "empty", tmp_path / "out")
     with pytest.raises(UserError, match="no such file"):
         importing.import_dataset(tmp_path / "nothing.npz", tmp_path / "out")
+
+
+@pytest.mark.parametrize("folder", [True, False])
+@pytest.mark.parametrize("other", [{"goal_dims": [0]}, {"keys": {"observations": "more"}}])
+def test_other_options_are_another_import(tmp_path, folder, other):
+    rows = [{"obs": np.zeros((5, 3)), "more": np.ones((5, 3)), "actions": np.zeros((5, 2))} for _ in range(2)]
+    if folder:
+        (tmp_path / "own").mkdir()
+        for k, episode in enumerate(rows):
+            np.savez(tmp_path / "own" / f"{k}.npz", **episode)
+    else:
+        np.savez(tmp_path / "own.npz", **{key: np.concatenate([r[key] for r in rows]) for key in rows[0]},
+                 terminals=np.arange(10) % 5 == 4)  # fmt: skip
+    source = tmp_path / ("own" if folder else "own.npz")
+    importing.import_dataset(source, tmp_path / "out")
+    with pytest.raises(UserError, match="already there, and not from this import"):
+        importing.import_dataset(source, tmp_path / "out", **other)
 
 
 def test_where_nothing_can_be_written_or_another_process_writes(tmp_path):

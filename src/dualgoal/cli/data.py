@@ -101,8 +101,8 @@ class Info(Verb):
 
 @dataclass(frozen=True)
 class Import(Verb):
-    """Reads an npz file, an HDF5 file in D4RL's layout, a folder with one npz file per episode, a LeRobot v3 folder, or
-    a Minari dataset."""
+    """Reads an npz file, an HDF5 file (D4RL's layout, or a group per episode as robomimic has), a folder with one npz or
+    HDF5 file per episode, a LeRobot v3 folder, or a Minari dataset."""
 
     source: Annotated[Positional[str], arg(metavar="SOURCE")]
     """A file, a folder, or minari:ID."""

@@ -1,10 +1,13 @@
-"""Episodes out of an HDF5 file in D4RL's layout, for `dualgoal data import FILE`; h5py comes with the extra `hdf5`.
+"""The arrays of an HDF5 file, for `dualgoal data import`; h5py comes with the extra `hdf5`.
 
-All rows of all episodes stand one after the other in datasets such as `observations`, `actions`, `terminals` and
-`timeouts`; those inside of groups are called by their path, `infos/qpos`. Only the rows of one episode are read at a
+In D4RL's layout all rows of all episodes stand one after the other in datasets such as `observations`, `actions`,
+`terminals` and `timeouts`; those inside of groups are called by their path, `infos/qpos`. In robomimic's and ManiSkill's
+each episode is a group (`data/demo_0`, `traj_0`) with datasets of its own. Only the rows of one episode are read at a
 time.
 """
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +16,57 @@ from dualgoal.data.foreign import one_line
 from dualgoal.errors import UserError
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-MOST_MEMBERS = 10_000
+MOST_MEMBERS = 200_000
 
 
+@dataclass(frozen=True)
 class Table:
-    """The datasets of an HDF5 file by path; slices of them are read when asked for."""
+    """Datasets by their path in the file or in one of its groups; slices of them are read when asked for."""
 
-    def __init__(self, path: Path):
-        h5py = imports.optional("h5py", "hdf5", f"{path.name}: reading HDF5")
-        self.path = path
-        with one_line(path.name):
-            self._file = h5py.File(path, "r")
-            refuse_outside(self._file)
-            self.members: dict[str, Any] = {}
-            self._file.visititems(self._add)
+    name: str  # in messages
+    members: dict[str, Any]
+    file: Any  # is open as long as somebody reads
 
-    def _add(self, name: str, entry: Any) -> None:
-        if not hasattr(entry, "dtype") or entry.dtype.kind not in "bfiu" or not entry.shape:
-            return  # groups, texts and single numbers
-        if len(self.members) >= MOST_MEMBERS:
-            raise UserError(f"{self.path.name}: holds more than {MOST_MEMBERS:,} datasets; expected one per quantity")
-        self.members[name] = entry
+    def episodes(self, names: Collection[str]) -> list["Table"]:
+        """The groups side by side that each hold an array of one of these names, in the order of their numbers; none
+        where such an array stands outside of groups, or in a single one."""
+        paths = [path.split("/") for path in self.members]
+        groups = [parts[:-1] for parts in paths if parts[-1].lower() in names]
+        depth = min(map(len, groups), default=0)
+        chosen = {"/".join(group): {} for group in groups if len(group) == depth}
+        if len(chosen) < 2 or len({group.rpartition("/")[0] for group in chosen}) > 1:
+            return []
+        for parts, entry in zip(paths, self.members.values(), strict=True):
+            if (group := "/".join(parts[:depth])) in chosen:
+                chosen[group]["/".join(parts[depth:])] = entry
+        in_order = sorted(chosen, key=lambda group: (len(group), group))
+        return [Table(f"{self.name} ({group})", chosen[group], self.file) for group in in_order]
 
     def column(self, name: str) -> Any:
         """Something to slice rows from; what is damaged shows when they are read."""
-        return Column(self.path.name, self.members[name])
+        return Column(self.name, self.members[name])
 
     def require_memory(self, names: Any) -> None:
         """Nothing to check: rows are read as they are needed."""
+
+
+def open_table(path: Path) -> Table:
+    """All datasets of numbers of a file."""
+    h5py = imports.optional("h5py", "hdf5", f"{path.name}: reading HDF5")
+    members: dict[str, Any] = {}
+
+    def add(name: str, entry: Any) -> None:
+        if not hasattr(entry, "dtype") or entry.dtype.kind not in "bfiu" or not entry.shape:
+            return  # groups, texts and single numbers
+        if len(members) >= MOST_MEMBERS:
+            raise UserError(f"{path.name}: holds more than {MOST_MEMBERS:,} datasets; divide it into several files")
+        members[name] = entry
+
+    with one_line(path.name):
+        file = h5py.File(path, "r")
+        refuse_outside(file)
+        file.visititems(add)
+    return Table(path.name, members, file)
 
 
 class Column:

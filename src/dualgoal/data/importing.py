@@ -46,8 +46,8 @@ def import_dataset(
 ) -> Path:
     """Write SRC as `TASK.npz` and `TASK-val.npz` in `out`; returns the training file.
 
-    `src` is an npz file, an HDF5 file in D4RL's layout, a folder of npz files with one episode each, a LeRobot v3
-    folder, or `minari:ID` (or a Minari folder). `keys` maps our names to those in the files where they are not found
+    `src` is an npz file, an HDF5 file in D4RL's layout or with a group per episode, a folder of npz or HDF5 files with
+    one episode each, a LeRobot v3 folder, or `minari:ID` (or a Minari folder). `keys` maps our names to those in the files where they are not found
     automatically (or lists pairs `ours=theirs`); `observation_keys` says which parts of dict observations, or which
     arrays, to join; `scale_actions` maps the range of each action coordinate onto [-1, 1]; `standardize` lets networks
     read each coordinate of observations and goals in units of its standard deviation; `image_size` is the height and
@@ -91,7 +91,7 @@ def _is_done(source: Source, files: DatasetFiles, scaled: bool, standardized: bo
     if source.origin.imported_sha256 is None or not (files.train.is_file() and files.val.is_file()):
         return False
     found = origin.read(files)
-    space = found.goal_space and _goal_space(source, found.goal_space.shape)
+    space = source.origin.goal_space if found.goal_space is None else _goal_space(source, found.goal_space.shape)
     asked = replace(
         source.origin, task=files.name, files=found.files, goal_space=space, action_range=found.action_range,
         num_actions=found.num_actions,
@@ -130,7 +130,7 @@ def gather(
 
 def _require_free(files: DatasetFiles) -> None:
     if files.train.exists():
-        raise UserError(f"{files.train}: already there; choose another --out or --task")
+        raise UserError(f"{files.train}: already there, and not from this import; choose another --out or --task")
 
 
 def _pairs(keys: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
@@ -206,7 +206,7 @@ def _survey(source: Source, scale_actions: bool, standardize: bool, progress: bo
         kinds = kinds or found
         if found != kinds:
             this, before = (", ".join(f"{key} {shape}" for key, (shape, _) in k.items()) for k in (found, kinds))
-            raise UserError(f"{name}: rows of shapes {this}, but earlier episodes have {before}")
+            raise UserError(f"{name}: rows of shapes {this}, but earlier episodes have {before}; make them equal")
         recorded = actions[:-1] if actions.ndim == 2 else actions  # the last vector may have been filled in
         lowest.append(recorded.min(axis=0))
         highest.append(recorded.max(axis=0))

@@ -1,4 +1,4 @@
-"""Episodes to import, from one npz or HDF5 file or from a folder with one npz file per episode.
+"""Episodes to import, from one npz or HDF5 file or from a folder with one such file per episode.
 
 Arrays are found by their usual names. Where a file stores `next_observations`, the state after an episode's last action
 is taken from there.
@@ -6,7 +6,7 @@ is taken from there.
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ ALIASES = {
     "next_observations": ("next_observations", "next_observation", "next_obs", "next_states"),
 }
 IN_MEMORY = 256 << 20  # bytes of an array that is held in memory
+SUFFIXES = ((".npz",), (".hdf5", ".h5"))  # of files in a folder, of which one kind is read
 MOST_NAMES = 12  # in a message
 OPTIONAL = ("terminals", "timeouts", "episodes", "goals", "next_observations")
 ENDS = ("terminals", "timeouts", "episodes")  # any of them says where episodes end
@@ -75,7 +76,7 @@ class NpzTable:
     """An npz file. Arrays are unpacked once, those that are large into a temporary file."""
 
     def __init__(self, path: Path):
-        self.path = path
+        self.path, self.name = path, path.name
         self._unpacked: list[tempfile.TemporaryDirectory[str]] = []  # removed when nobody reads them any more
         with npz.Archive(path) as archive:
             self.members: dict[str, npz.Member] = archive.members
@@ -100,12 +101,19 @@ Columns = dict[str, dict[str, Any]]  # for our name of an array the columns to j
 
 
 def open_file(path: Path, parts: Parts) -> Source:
-    """One npz or HDF5 file with all episodes one after the other."""
-    table = hdf5.Table(path) if _signature(path) == hdf5.SIGNATURE else NpzTable(path)
+    """One npz or HDF5 file with all episodes one after the other, or an HDF5 file with a group for each."""
+    table = _open_table(path)
+    origin = Origin(
+        source="imported", imported_from=path.name, imported_sha256=sha256(path), observation_keys=parts.observation
+    )
+    actions = (parts.keys["actions"].lower(),) if "actions" in parts.keys else ALIASES["actions"]
+    if isinstance(table, hdf5.Table) and (groups := table.episodes(actions)):
+        episodes = [Episode(group.name, partial(_read_all, group, parts)) for group in groups]
+        return Source(episodes, replace(origin, keys=parts.keys))
     columns = _choose(table, parts, tuple(ALIASES))
     used = {key: name for key, found in columns.items() if key not in parts.joined for name in found}
     marks = {key: columns.pop(key)[used[key]][...] for key in ENDS if key in columns}
-    ends = _ends(table, marks, "episodes" in parts.keys)
+    ends = _ends(table, marks, used, "episodes" in parts.keys)
     parts_too = {name: part for key in parts.joined for name, part in columns[key].items()}
     wholes = {key: columns[key][used[key]] for key in columns if key in used}
     _equal_rows(path.name, wholes | parts_too | {"ends": ends})
@@ -115,18 +123,15 @@ def open_file(path: Path, parts: Parts) -> Source:
     spans = [slice(int(a), int(b) + 1) for a, b in zip(first, last, strict=True)]
     read = partial(_read_rows, path.name, columns)
     return Source(
-        [Episode(f"{path.name} (episode {k})", partial(read, span)) for k, span in enumerate(spans)],
-        Origin(
-            source="imported", imported_from=path.name, imported_sha256=sha256(path), keys=used,
-            observation_keys=parts.observation,
-        ),
-    )  # fmt: skip
+        [Episode(f"{path.name} (episode {k}, from row {span.start})", partial(read, span)) for k, span in enumerate(spans)],
+        replace(origin, keys=used),
+    )
 
 
-def _ends(table: Table, given: dict[str, np.ndarray], by_number: bool) -> np.ndarray:
+def _ends(table: Table, given: dict[str, np.ndarray], used: dict[str, str], by_number: bool) -> np.ndarray:
     """Which rows are the last of an episode: those that `terminals` or `timeouts` mark; where these mark none, or the
     user says so (`by_number`), those after which the number of the episode changes."""
-    name = table.path.name
+    name = table.name
     flags = {key: _booleans(name, key, array) for key, array in given.items() if key != "episodes"}
     _equal_rows(name, flags)
     marked = np.logical_or.reduce(list(flags.values())) if flags else None
@@ -140,11 +145,20 @@ def _ends(table: Table, given: dict[str, np.ndarray], by_number: bool) -> np.nda
             f"{name}: nothing says where episodes end (it holds {_names(table)}); name it: --key terminals=NAME for "
             "flags, --key episodes=NAME for the number of each row's episode, or save a file per episode"
         )
+    if not marked.any():
+        raise UserError(
+            f"{name}: no row ends an episode ({' and '.join(used[key] for key in flags)} are false everywhere); mark "
+            "the last row of each, or name what tells episodes apart: --key terminals=NAME or --key episodes=NAME"
+        )
     return marked
 
 
 def _names(table: Table) -> str:
     return ", ".join(list(table.members)[:MOST_NAMES]) + (", ..." if len(table.members) > MOST_NAMES else "")
+
+
+def _open_table(path: Path) -> Table:
+    return hdf5.open_table(path) if _signature(path) == hdf5.SIGNATURE else NpzTable(path)
 
 
 def _signature(path: Path) -> bytes:
@@ -155,22 +169,27 @@ def _signature(path: Path) -> bytes:
 
 
 def open_folder(path: Path, parts: Parts) -> Source:
-    """One npz per episode, in the order of their names."""
-    files = sorted(path.glob("*.npz"))
+    """One npz or HDF5 file per episode, in the order of their names."""
+    found = sorted(path.iterdir())
+    files = next((same for end in SUFFIXES if (same := [file for file in found if file.suffix in end])), [])
     if not files:
-        raise UserError(f"{path}: holds no npz file; expected one per episode")
+        raise UserError(f"{path}: holds no npz or HDF5 file; expected one per episode")
 
     def read(file: Path) -> Rows:
-        columns = _choose(NpzTable(file), parts, ("observations", "actions", "goals"))
-        return _read_rows(file.name, columns)
+        return _read_all(_open_table(file), parts)
 
     return Source(
         [Episode(file.name, partial(read, file)) for file in files],
         Origin(
-            source="imported", imported_from=path.name, episode_files=len(files), observation_keys=parts.observation,
-            imported_sha256=digest(path, files),
+            source="imported", imported_from=path.name, episode_files=len(files), imported_sha256=digest(path, files),
+            keys=parts.keys, observation_keys=parts.observation,
         ),
     )  # fmt: skip
+
+
+def _read_all(table: Table, parts: Parts) -> Rows:
+    """All rows of a table that holds one episode."""
+    return _read_rows(table.name, _choose(table, parts, ("observations", "actions", "goals")))
 
 
 def from_memory(episodes: Sequence[Mapping[str, Any]], parts: Parts) -> Source:
@@ -204,7 +223,7 @@ def _choose(table: Table, parts: Parts, wanted: tuple[str, ...]) -> Columns:
     names: dict[str, tuple[str, ...]] = {}
     for key in wanted:
         if key in parts.joined:
-            goals.require_parts(table.path.name, key, table.members, parts.joined[key])
+            goals.require_parts(table.name, key, table.members, parts.joined[key])
             names[key] = parts.joined[key]
         elif (name := _pick(table, key, parts.keys, key not in OPTIONAL)) is not None:
             names[key] = (name,)
@@ -221,14 +240,14 @@ def _pick(table: Table, key: str, keys: dict[str, str], required: bool = True) -
     have = _names(table)
     if key in keys:
         if keys[key] not in table.members:
-            raise UserError(f"{table.path.name}: no array '{keys[key]}' to use as {key} (it holds {have})")
+            raise UserError(f"{table.name}: no array '{keys[key]}' to use as {key} (it holds {have})")
         return keys[key]
     by_lower = {name.lower(): name for name in table.members}
     found = next((by_lower[alias] for alias in ALIASES[key] if alias in by_lower), None)
     if found is None and required:
         joining = ", or the parts to join: --observation-keys NAME NAME" if key == "observations" else ""
         raise UserError(
-            f"{table.path.name}: no array looks like {key} (it holds {have or 'nothing'}); "
+            f"{table.name}: no array looks like {key} (it holds {have or 'nothing'}); "
             f"name it: --key {key}=NAME{joining}"
         )
     return found
