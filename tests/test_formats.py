@@ -169,7 +169,9 @@ def test_older_lerobot_folders_and_other_files_get_an_answer_that_fits(tmp_path,
         importing.import_dataset(tmp_path / "x.hdf5", tmp_path / "out")  # a single group may hold all episodes
     with h5py.File(tmp_path / "x.hdf5", "a") as file:
         file["data/demo_1/obs/q"], file["data/demo_1/actions"] = np.zeros((4, 2)), np.zeros((4, 2))
-    with pytest.raises(UserError, match=r"x.hdf5 \(data/demo_1\): no array looks like obs.* \(it holds actions, obs/q\)"):
+    with pytest.raises(
+        UserError, match=r"x.hdf5 \(data/demo_1\): no array looks like obs.* \(it holds actions, obs/q\)"
+    ):
         importing.import_dataset(tmp_path / "x.hdf5", tmp_path / "out")
     with h5py.File(tmp_path / "y.hdf5", "w") as file:
         file["observations"] = h5py.ExternalLink(tmp_path / "x.hdf5", "data/demo_0/obs")

@@ -218,7 +218,9 @@ def test_a_folder_of_single_numbers_is_one_line(tmp_path):
         importing.import_dataset(tmp_path / "own", tmp_path / "out")
 
 
-@pytest.mark.parametrize(("row", "where"), [(5, r"episode 1, from row 4\): 'actions' is nan in row 1"), (3, "episode 0.*row 3")])
+@pytest.mark.parametrize(
+    ("row", "where"), [(5, r"episode 1, from row 4\): 'actions' is nan in row 1"), (3, "episode 0.*row 3")]
+)
 def test_actions_that_cannot_be_scaled_are_found_where_they_are(tmp_path, row, where):
     content = flat(episodes())
     content["actions"][row] = np.nan  # row 3 is the last of its episode, whose action nobody uses but every file holds
@@ -265,7 +267,10 @@ def test_discrete_actions_with_a_column_become_flat(tmp_path):
     [
         ({"actions": np.zeros((5, 2))}, "arrays of different lengths .observations 18, actions 5"),
         ({"terminals": np.zeros((18, 3))}, r"'terminals' has shape \(18, 3\)"),
-        ({"observations": np.full((18, 3), np.nan)}, r"own.npz \(episode 0, from row 0\): .observations. is nan in row 0"),
+        (
+            {"observations": np.full((18, 3), np.nan)},
+            r"own.npz \(episode 0, from row 0\): .observations. is nan in row 0",
+        ),
         ({"observations": np.zeros((18, 4, 4), np.uint8)}, "no image"),
         ({"terminals": np.ones(18)}, "episode of one row"),
         ({"terminals": np.array(True)}, r"'terminals' has shape \(\)"),
@@ -275,7 +280,10 @@ def test_discrete_actions_with_a_column_become_flat(tmp_path):
         ({"next_observations": np.zeros((17, 3))}, "arrays of different lengths .*next_observations 17"),
         ({"terminals": np.zeros(18)}, r"no row ends an episode \(terminals are false everywhere\); mark the last row"),
         ({"terminals": np.arange(18) == 17}, "holds 1 episode; at least 2"),
-        ({"observations": np.where(np.arange(18)[:, None] == 8, np.nan, 0)}, "episode 1, from row 4.*nan in row 4, col"),
+        (
+            {"observations": np.where(np.arange(18)[:, None] == 8, np.nan, 0)},
+            "episode 1, from row 4.*nan in row 4, col",
+        ),
     ],
 )
 def test_what_cannot_be_imported_is_one_line_and_writes_nothing(tmp_path, change, message):

@@ -96,7 +96,7 @@ MISTAKES = {
     RUN + "--rep dual --frozen-rep run": "--rep dual: the representation of run is orig; leave --rep out",
     RUN + "--algo none --frozen-rep run": "Orig is frozen and NoAlgorithm adds no loss",
     RUN + "--max-steps x": "--max-steps is 'x'; expected a whole number",
-    "train cube-single-play-v0 --data data --out new": "cube-single-play-v0.npz: no such dataset",
+    "train cube-single-play-v0 --data data --out new": "cube-single-play-v0.npz: no such dataset (there are: ",
     f"train {TASK} --data nowhere --out new": "nowhere",
     f"train {TASK} --data data --out run --lr 0.1 --steps 40": "run: holds a run with another configuration",
     # Files with options
@@ -115,7 +115,7 @@ MISTAKES = {
     OWN + "--env envs.py:nothing": "is a NoneType; expected a gymnasium.Env",
     OWN + "--env Nowhere-v0": "environment 'Nowhere-v0'",
     OWN + "--env envs.py:Wide": "the environment's observations are (3,), the data's (2,)",
-    OWN + "--env envs.py:Buttons": "actions of the data are 2 numbers, but it takes Discrete(4)",
+    OWN + "--env envs.py:Buttons": "actions of the data are 2 numbers, but the environment takes Discrete(4)",
     OWN + "--env envs.py:Endless": "does not say how long an episode lasts; give --max-steps",
     OWN + "--env envs.py:Silent": "info has no 'success'; give --success",
     OWN + "--env envs.py:Aimless": "the environment names no goal",

@@ -216,9 +216,9 @@ def test_discrete_actions():
     [
         (Line(), {"observation_shape": (3,)}, r"observations are \(2,\), the data's \(3,\)"),
         (Line(), {"goal_shape": (2,)}, r"goals are \(1,\), the data's \(2,\)"),
-        (Line(), {"action_dim": 4}, r"actions of the data are 4 numbers, but it takes Box"),
-        (Line(), {"discrete": True}, "1 discrete actions, but it takes Box"),
-        (Line(discrete=True), {}, r"1 numbers, but it takes Discrete\(3\)"),
+        (Line(), {"action_dim": 4}, r"actions of the data are 4 numbers, but the environment takes Box"),
+        (Line(), {"discrete": True}, "1 discrete actions, but the environment takes Box"),
+        (Line(discrete=True), {}, r"1 numbers, but the environment takes Discrete\(3\)"),
         (Older(), {}, r"the environment's reset gives a ndarray; Gymnasium's gives \(observation, info\)"),
     ],
 )

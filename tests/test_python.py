@@ -129,10 +129,16 @@ def test_what_can_be_trained_on(data, tmp_path):
     assert found is None and run.discount == 0.995, "goals by coordinates have the settings of their task"
     run, found = configure(data, validation=data)
     assert run.episodes == 0 and found[1].provenance["sha256"] == found[0].provenance["sha256"]
+    other = configure(dataclasses.replace(data, observations=data.observations.astype(np.float64)))[1][0]
+    assert other.observations.dtype == np.float32 and other.provenance != found[0].provenance
     with pytest.raises(UserError, match="unknown task 'cube-singel'"):
         configure("cube-singel")
     for given, words in (
         ({"what": None}, "train was given a NoneType; expected a Run, a Dataset, a path, or a task's name"),
+        ({"what": [{}]}, "train was given a list; .*; Dataset.from_episodes makes a Dataset of episodes"),
+        ({"what": dataclasses.replace(data, terminals=np.zeros(data.rows))}, "dataset: 'terminals' has no episode end"),
+        ({"what": dataclasses.replace(data, actions=data.actions[:-1])}, "dataset: 'actions' has 491 rows but"),
+        ({"what": dataclasses.replace(data, goals=data.observations[1:])}, "dataset: 'goals' has shape"),
         ({"what": "nowhere.npz"}, "nowhere.npz: no such file"),
         ({"what": data, "algo": dualgoal.ALGOS["gcbc"]}, "algo is <class .*; expected a name, or an object such as"),
     ):

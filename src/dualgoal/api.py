@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal import imports
-from dualgoal.data import dataset
+from dualgoal.data import checks, dataset
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError
@@ -86,7 +86,10 @@ def _configure(
 ) -> tuple[Run, Datasets | None]:
     """The run that the words of `train` mean, and its data if they are in memory or in a file that has no task."""
     if not isinstance(what, Dataset | str | os.PathLike):
-        raise UserError(f"train was given a {type(what).__name__}; expected a Run, a Dataset, a path, or a task's name")
+        raise UserError(
+            f"train was given a {type(what).__name__}; expected a Run, a Dataset, a path, or a task's "
+            "name; Dataset.from_episodes makes a Dataset of episodes"
+        )
     for kind, part in (("rep", rep), ("algo", algo)):
         if not isinstance(part, str | Representation | Algorithm):
             raise UserError(f"{kind} is {part!r}; expected a name, or an object such as dualgoal.REPS['dual'](dim=64)")
@@ -112,15 +115,21 @@ def _configure(
 
 
 def _known(data: Dataset) -> Dataset:
-    """The same data with a digest, by which a run sees that it is continued on the same ones."""
+    """The same data, checked as those of a file are, with a digest by which a run sees that it is continued on them."""
     if data.provenance.get("sha256"):
         return data
+    name = data.task or "dataset"
+    actions, terminals = checks.arrays(name, data.observations, data.actions, data.terminals)
+    goals = None if data.goals is None else checks.goals(name, data.goals, data.observations)
+    pixels = data.observations.dtype == np.uint8
+    observations = data.observations if pixels else data.observations.astype(np.float32, copy=False)
     digest = hashlib.sha256()
     for array in (data.observations, data.actions, data.terminals, data.goals):
         if array is not None:
             digest.update(f"{array.shape}{array.dtype}".encode())
             digest.update(np.ascontiguousarray(array).data)
-    return dataclasses.replace(data, provenance={**data.provenance, "sha256": digest.hexdigest()})
+    provenance = {**data.provenance, "sha256": digest.hexdigest()}
+    return Dataset(observations, actions, terminals, data.task, provenance, goals)
 
 
 def _name_of(env: Any) -> str | None:

@@ -101,7 +101,7 @@ class Info(Verb):
 
 @dataclass(frozen=True)
 class Import(Verb):
-    """Reads an npz file, an HDF5 file (D4RL's layout, or a group per episode as robomimic has), a folder with one npz or
+    """Reads an npz file, an HDF5 file (D4RL's layout, or a group per episode as in robomimic), a folder with one npz or
     HDF5 file per episode, a LeRobot v3 folder, or a Minari dataset."""
 
     source: Annotated[Positional[str], arg(metavar="SOURCE")]

@@ -1,9 +1,9 @@
 """The arrays of an HDF5 file, for `dualgoal data import`; h5py comes with the extra `hdf5`.
 
 In D4RL's layout all rows of all episodes stand one after the other in datasets such as `observations`, `actions`,
-`terminals` and `timeouts`; those inside of groups are called by their path, `infos/qpos`. In robomimic's and ManiSkill's
-each episode is a group (`data/demo_0`, `traj_0`) with datasets of its own. Only the rows of one episode are read at a
-time.
+`terminals` and `timeouts`; those inside of groups are called by their path, `infos/qpos`. In robomimic and
+ManiSkill each episode is a group (`data/demo_0`, `traj_0`) with datasets of its own. Only the rows of one episode are
+read at a time.
 """
 
 from collections.abc import Collection

@@ -46,12 +46,12 @@ def import_dataset(
 ) -> Path:
     """Write SRC as `TASK.npz` and `TASK-val.npz` in `out`; returns the training file.
 
-    `src` is an npz file, an HDF5 file in D4RL's layout or with a group per episode, a folder of npz or HDF5 files with
-    one episode each, a LeRobot v3 folder, or `minari:ID` (or a Minari folder). `keys` maps our names to those in the files where they are not found
-    automatically (or lists pairs `ours=theirs`); `observation_keys` says which parts of dict observations, or which
-    arrays, to join; `scale_actions` maps the range of each action coordinate onto [-1, 1]; `standardize` lets networks
-    read each coordinate of observations and goals in units of its standard deviation; `image_size` is the height and
-    width to which frames of a LeRobot folder are scaled.
+    `src` is an npz file, an HDF5 file in D4RL's layout or with a group per episode, a folder of npz or HDF5 files
+    with one episode each, a LeRobot v3 folder, or `minari:ID` (or a Minari folder). `keys` maps our names to those in
+    the files where they are not found automatically (or lists pairs `ours=theirs`); `observation_keys` says which
+    parts of dict observations, or which arrays, to join; `scale_actions` maps the range of each action coordinate
+    onto [-1, 1]; `standardize` lets networks read each coordinate of observations and goals in units of its standard
+    deviation; `image_size` is the height and width to which frames of a LeRobot folder are scaled.
 
     A goal is a whole observation unless the file has an array `goals`, or one of these says otherwise: `goal_dims`, the
     coordinates of an observation; `goal_keys`, parts of dict observations or arrays to join; `goal_function`, a

@@ -19,7 +19,11 @@ from dualgoal.data.sources import Episode, Parts, Rows, Source
 from dualgoal.errors import UserError
 
 MOST_EPISODES = 1_000_000
-foreign = partial(one_line, what="Minari cannot open it", advice="'minari list local' says what is here, 'minari download ID' brings more")
+foreign = partial(
+    one_line,
+    what="Minari cannot open it",
+    advice="'minari list local' says what is here, 'minari download ID' brings more",
+)
 
 
 def open_minari(src: str | Path, parts: Parts) -> Source:

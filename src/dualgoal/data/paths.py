@@ -8,6 +8,7 @@ from dualgoal.errors import UserError
 
 SPLITS = ("train", "val")
 _VAL = "-val"
+MOST_NAMES = 12  # in a message
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,18 @@ def find(path: Path, task: str | None, split: str) -> Path:
     else:  # a training file may have any name
         wanted = path if split == "train" else DatasetFiles.holding(path).split(split)
     if not wanted.is_file():
-        raise UserError(f"{wanted}: no such dataset; make it with 'dualgoal data import', 'generate' or 'fetch'")
+        others = _names(path)[:MOST_NAMES] if path.is_dir() else []
+        there = f" (there are: {', '.join(others)})" if others else ""
+        raise UserError(f"{wanted}: no such dataset{there}; make it with 'dualgoal data import', 'generate' or 'fetch'")
     return wanted
 
 
+def _names(folder: Path) -> list[str]:
+    return sorted(p.stem for p in folder.glob("*.npz") if not p.stem.endswith(_VAL))
+
+
 def _only_name(folder: Path) -> str:
-    names = sorted(p.stem for p in folder.glob("*.npz") if not p.stem.endswith(_VAL))
+    names = _names(folder)
     if len(names) != 1:
         there = f"holds {len(names)} datasets ({', '.join(names)})" if names else "holds no npz dataset"
         raise UserError(f"{folder}: {there}; name a task or the file itself")

@@ -123,7 +123,10 @@ def open_file(path: Path, parts: Parts) -> Source:
     spans = [slice(int(a), int(b) + 1) for a, b in zip(first, last, strict=True)]
     read = partial(_read_rows, path.name, columns)
     return Source(
-        [Episode(f"{path.name} (episode {k}, from row {span.start})", partial(read, span)) for k, span in enumerate(spans)],
+        [
+            Episode(f"{path.name} (episode {k}, from row {span.start})", partial(read, span))
+            for k, span in enumerate(spans)
+        ],
         replace(origin, keys=used),
     )
 

@@ -226,9 +226,8 @@ class OwnEnv(TaskEnv):
             fits = isinstance(space, gymnasium.spaces.Box) and space.shape == (self.terms.action_dim,)
         if not fits:
             kind = "discrete actions" if self.terms.discrete else "numbers"
-            raise UserError(
-                f"{self.task}: actions of the data are {self.terms.action_dim} {kind}, but it takes {space}"
-            )
+            ours = f"actions of the data are {self.terms.action_dim} {kind}"
+            raise UserError(f"{self.task}: {ours}, but the environment takes {space}")
 
     def _limit(self) -> int:
         """Steps of an episode: the user's word, the registered limit, or an attribute `max_steps`."""
