@@ -7,7 +7,7 @@ import pytest
 
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
-from dualgoal.paper import pairwise
+from dualgoal.paper import pairwise, stats
 from dualgoal.report import page
 from dualgoal.runs import directory, evaluation, measured
 from dualgoal.runs.rows import Conditions, EvalRow
@@ -135,6 +135,8 @@ def test_two_runs_are_compared_per_goal_and_overall(pair, capsys):
     }  # fmt: skip
     (change,) = found.differences
     assert change.overall.mean == pytest.approx(20.0) and change.goals[5].mean == -40.0
+    assert change.goals[5].welch is None, "the seeds of both agree, which is no interval without width"
+    assert pairwise._gap(stats.Gap(-11.7, None, (-117.6, 94.2))) == "-11.7 [-100.0, +94.2]"
     low, high = change.overall.welch
     assert low < 20 < high and change.improvement == 1.0, "both seeds are better than both of the other"
     assert main(["compare", *map(str, pair)]) == 0

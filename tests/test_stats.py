@@ -67,6 +67,9 @@ def test_welch_is_scipys_with_the_degrees_of_freedom_rounded_down():
     assert low <= exact.low and exact.high <= high and high - low < 1.15 * (exact.high - exact.low)
     assert found.mean == pytest.approx(x.mean() - y.mean())
     assert stats.difference(x, y[:1], rng).welch is None
+    same = stats.difference(np.full(2, 90.0), np.zeros(2), rng)
+    assert (same.mean, same.welch, same.bootstrap) == (90.0, None, None), "no spread on either side says nothing"
+    assert stats.difference(x, np.zeros(2), rng).welch is not None
 
 
 def test_welch_by_hand():

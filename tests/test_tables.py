@@ -102,7 +102,7 @@ def test_lights_out_is_table_t8(cells):
     [
         (lambda: tables.expand("state_gcivil"), "did you mean 'state_gcivl'"),
         (lambda: tables.expand("direct", tasks=["puzzle-3x3-play-v0"]), "unknown task"),
-        (lambda: tables.expand("direct", reps=["vib"]), "unknown representation in direct"),
+        (lambda: tables.expand("direct", reps=["vib"]), "unknown representation in direct .*'dualgoal sweep'"),
         (lambda: tables.expand("lightsout", tauu=1), "tauu is not an option"),
     ],
 )

@@ -53,7 +53,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """The words about the nearest known name, if one is near."""
-    near = get_close_matches(name, known, n=1, cutoff=0.4)
+    near = get_close_matches(name, known, n=1)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 

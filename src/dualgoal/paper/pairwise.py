@@ -217,5 +217,7 @@ def _shown(score: Score) -> str:
 
 
 def _gap(gap: Gap) -> str:
-    """With Welch's interval, which is also valid for a few seeds."""
-    return f"{gap.mean:+.1f}" + (f" [{gap.welch[0]:+.1f}, {gap.welch[1]:+.1f}]" if gap.welch else "")
+    """With Welch's interval, which is also valid for a few seeds, as far as percentages can differ."""
+    if gap.welch is None:
+        return f"{gap.mean:+.1f}"
+    return f"{gap.mean:+.1f} [{max(gap.welch[0], -100.0):+.1f}, {min(gap.welch[1], 100.0):+.1f}]"

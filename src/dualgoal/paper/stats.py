@@ -99,10 +99,11 @@ class Gap(NamedTuple):
 
 
 def difference(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> Gap:
-    """Mean of x minus mean of y with a bootstrap interval and with Welch's, which is also valid for four seeds."""
+    """Mean of x minus mean of y with a bootstrap interval and with Welch's, which is also valid for four seeds. There
+    is none for a single seed, nor for seeds that agree on both sides: they show no spread."""
     x, y = np.asarray(x, float), np.asarray(y, float)
     gap = float(x.mean() - y.mean())
-    if min(len(x), len(y)) < 2:
+    if min(len(x), len(y)) < 2 or np.ptp(x) == np.ptp(y) == 0:
         return Gap(gap, None, None)
     means = [sample.mean(axis=-1) for sample in resample([x, y], rng)]
     return Gap(gap, _percentiles(means[0] - means[1]), welch_interval(x, y))

@@ -163,7 +163,9 @@ def expand(
     chosen_tasks = table.tasks if tasks is None else _choose("task", table.known_tasks, tasks)
     known = {c.name for c in table.columns} | {c.rep for c in table.columns}
     for rep in reps or ():
-        errors.require_known(f"representation in {name}", rep, sorted(known))
+        if rep not in known:
+            problem = errors.unknown(f"representation in {name}", rep, sorted(known))
+            raise errors.UserError(f"{problem}; 'dualgoal sweep' compares any others, your own too")
     columns = [c for c in table.columns if reps is None or c.name in reps or c.rep in reps]
     given: dict[str, Any] = overrides | ({} if steps is None else {"steps": steps})
     given["seeds"] = tuple(range(table.seeds) if seeds is None else seeds)
