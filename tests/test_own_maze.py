@@ -55,13 +55,14 @@ def test_tasks_are_chosen_far_apart(tmp_path):
     ("text", "message"),
     [
         ("###\n#.#\n###", "at least two free cells"),
-        ("####\n#..#\n###", "a rectangle"),
         ("####\n#..#\n#.##", "walls all around"),
         ("#####\n#.#.#\n#####", "no way leads to the free cell in row 1, column 3"),
         ("####\n#.?#\n####", "'.' is neither a wall"),
         ("####\n#.a#\n####", "task 'a' needs both"),
         ("#####\n#aAa#\n#####", "a letter occurs twice"),
-        ("", "a rectangle"),
+        ("", "a rectangle of # and ., from 3 to 64"),
+        ("####\n####", "a rectangle of # and ., from 3 to 64"),
+        ("####\n#..#\n###", "a rectangle, but line 3 has 3 cells, the first 4"),
     ],
 )
 def test_what_is_no_maze_is_one_line(tmp_path, text, message):

@@ -75,7 +75,7 @@ def test_runs_are_done_once_and_summarised_with_intervals(tmp_path):
     assert len(trainer.calls) == 6 and not done.problems
     found = [(line["mean"], line["seeds"], line["steps"]) for line in done.values["runs"]]
     assert found == [(50, 2, 1000)] * 2 + [(90, 2, 1000)] * 4
-    assert done.values["runs"][0]["interval"] is None and "90.0 ± 0.0\n" in done.text, "seeds that agree"
+    assert done.values["runs"][0]["interval"] is None and "90.0 ± 0.0  seeds agree\n" in done.text, "seeds that agree"
     assert json.loads((out / "tables" / "mine.json").read_text())["runs"][0]["mean"] == 50
     assert len((out / jobs.LOG).read_text().splitlines()) == len(said) == 12
     sweep.carry_out(write(tmp_path), out=out, execution=execution, say=said.append)

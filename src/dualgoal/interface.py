@@ -4,6 +4,8 @@ A *representation* turns a goal into what an algorithm reads instead of it (sect
 turns states and goals into losses and actions (section 5). Neither knows the other; `agent.py` joins them. Both are
 frozen dataclasses whose fields are options. Their networks are `equinox` modules that they declare themselves.
 
+Sections, and codes such as D5 and A10, are those of docs/method.md, here and in all modules.
+
 An algorithm is not handed encoded goals but `Goal` objects: `goal(s)` is the representation of the goals as seen from
 the states `s`, with gradients already stopped wherever the representation does not let them through.
 """

@@ -72,7 +72,10 @@ def check_name(task: str, own: MazeMap | None = None) -> None:
     if own is None and not exists(task):
         raise unknown("task", task, names())
     if own is not None and (exists(task) or not tasks.may_be_own(task)):
-        raise UserError(f"'{task}' cannot be the name of your own maze; call it for instance antmaze-mine-navigate-v0")
+        raise UserError(
+            f"'{task}' cannot be the name of your own maze; it begins with pointmaze, antmaze or humanoidmaze, ends in "
+            "-navigate-v0 and is not OGBench's, for instance pointmaze-mine-navigate-v0"
+        )
 
 
 def check(task: str, own: MazeMap | None = None) -> None:

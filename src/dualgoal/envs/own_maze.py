@@ -83,7 +83,10 @@ def choose(maze: Maze) -> list[tuple[int, int, int, int]]:
 
 def _check(found: MazeMap) -> None:
     lines = found.lines
-    if not lines or not all(3 <= len(line) == len(lines[0]) <= LARGEST for line in lines) or len(lines) > LARGEST:
+    if uneven := [row for row, line in enumerate(lines) if len(line) != len(lines[0])]:
+        lengths = f"line {uneven[0] + 1} has {len(lines[uneven[0]])} cells, the first {len(lines[0])}"
+        raise UserError(f"a maze is a rectangle, but {lengths}; make them equal")
+    if not (3 <= len(lines) <= LARGEST and 3 <= len(lines[0]) <= LARGEST):
         raise UserError(f"a maze is a rectangle of {WALLS} and {FREE}, from 3 to {LARGEST} cells on a side")
     if strange := {c for line in lines for c in line} - {WALLS, FREE}:
         raise UserError(f"'{min(strange)}' is neither a wall ({WALLS}) nor free ({FREE}) nor a letter of a task")

@@ -141,7 +141,8 @@ def table(lines: Sequence[Line]) -> str:
 def _row(line: Line, wide: int) -> str:
     score = "no evaluation" if line.mean is None else f"{line.mean:5.1f}"
     spread = f" ± {line.std:.1f}" if line.seeds > 1 else ""
-    between = f"  [{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else ""
+    agree = "  seeds agree" if line.seeds > 1 and line.mean is not None else ""
+    between = f"  [{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else agree
     return f"{line.task:<34} {line.label:<{wide}} {line.seeds:>5} {line.steps:>9,}  {score}{spread}{between}"
 
 

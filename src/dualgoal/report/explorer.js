@@ -259,7 +259,7 @@ class Explorer {
     if (one !== null && one !== undefined) words += ` Rank correlation with the shortest path: ${one.toFixed(2)}.`;
     if (!this.walks) return words;
     const steps = this.table.paths[index][this.start][0];
-    const how = steps > 0 ? `reaches it in ${steps} steps` : `does not reach it within ${-steps} steps`;
+    const how = steps > 0 ? `reaches it in ${steps} ${steps === 1 ? "step" : "steps"}` : `does not reach it within ${-steps} steps`;
     return `${words} From start ${this.start + 1} of ${this.table.starts.length} the policy ${how}.`;
   }
 }
