@@ -146,7 +146,10 @@ def test_the_lock_dies_with_its_process(tmp_path):
 def test_another_configuration_is_refused_with_the_fields_named(tmp_path):
     with open_store(tmp_path):
         pass
-    with pytest.raises(UserError, match=r"another configuration \(lr: 0.0003 -> 0.001; rep.dim: 256 -> 8\)"):
+    with pytest.raises(
+        UserError,
+        match=r"another configuration \(lr: 0.0003 -> 0.001; rep.dim: 256 -> 8\); choose another --out, or remove this",
+    ):
         open_store(tmp_path, replace(RUN, lr=1e-3, rep=Dual(dim=8)))
     with pytest.raises(UserError, match="other data"):
         open_store(tmp_path, facts=replace(FACTS, dataset=replace(FACTS.dataset, sha256="xyz")))

@@ -60,6 +60,10 @@ def test_the_grid_is_expanded_and_equal_runs_are_one(tmp_path):
         (("rep.dim", "rep"), "'rep' has a list of its own"),
         (('"orig"', '"origg"'), "unknown representation 'origg'; did you mean 'orig'"),
         (("[grid]", "[grid"), "not TOML"),
+        (
+            ("cube-single-play-v0", "lightsout-4x5"),
+            r"lightsout-4x5: .* under dqn here, not orig under gcivl; take another",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_line(tmp_path, change, problem):

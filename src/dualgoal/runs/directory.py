@@ -322,7 +322,8 @@ def choose_seeds(path: Path, run: Run, seeds: Sequence[int] | None) -> tuple[int
 def require_same_run(path: Path, before: Run, run: Run) -> None:
     """Raise if the directory of one run is to be used for another. The number of steps may differ."""
     if changed := config.differences(dataclasses.replace(before, steps=run.steps), run):
-        raise UserError(f"{path}: holds a run with another configuration ({'; '.join(changed)}); choose another --out")
+        advice = "choose another --out" + ("" if steps(path) else ", or remove this one, which has no checkpoint yet")
+        raise UserError(f"{path}: holds a run with another configuration ({'; '.join(changed)}); {advice}")
 
 
 def _require_same(path: Path, before: Recorded, run: Run, facts: RunFacts, warn: Callable[[str], None]) -> None:
