@@ -91,7 +91,7 @@ def test_a_run_that_cannot_be_done_is_named_and_remembered(tmp_path):
     done = sweep.carry_out(write(tmp_path), out=tmp_path / "runs", execution=failing, say=lambda text: None)
     assert len(done.problems) == 6 and done.problems[0].endswith("cube-single-play-v0: no data")
     assert owner.read_status(Path(done.values["runs"][0]["out"])).why == "cube-single-play-v0: no data"
-    assert "no evaluation" in done.text
+    assert "2     1,000  no evaluation\n" in done.text, "seeds that were asked for, none of them judged"
 
 
 def test_own_data_can_be_swept(tmp_path):

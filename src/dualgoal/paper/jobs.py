@@ -168,12 +168,12 @@ def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -
         elif status is not None and execution.on != "here" and owner.seems_alive(status):
             problem = f"process {status.pid} on {status.host} is training it; give this command again when it is done"
             problems.append(f"{names[job.out.absolute()]}: {problem}")
-            say(f"{number[job.out]}: not run: {problem}")
+            say(f"{number[job.out]}: not started: {problem}")
         else:
             todo.append(_item(job, number[job.out], execution))
     engine = choice.engine(execution.on, out, execution.placement, execution.workers)
     for item, found in engine.execute(todo, say) if todo else ():
-        say(f"{item.name}: done" if found is None else f"{item.name}: not run: {found}")
+        say(f"{item.name}: done" if found is None else f"{item.name}: failed: {found}")
         if found is not None:
             problems.append(f"{names[item.out.absolute()]}: {found}")
     return problems

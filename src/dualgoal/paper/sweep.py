@@ -140,7 +140,7 @@ def table(lines: Sequence[Line]) -> str:
 
 def _row(line: Line, wide: int) -> str:
     score = "no evaluation" if line.mean is None else f"{line.mean:5.1f}"
-    spread = f" ± {line.std:.1f}" if line.seeds > 1 else ""
+    spread = f" ± {line.std:.1f}" if line.seeds > 1 and line.std is not None else ""
     agree = "  seeds agree" if line.seeds > 1 and line.mean is not None else ""
     between = f"  [{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else agree
     return f"{line.task:<34} {line.label:<{wide}} {line.seeds:>5} {line.steps:>9,}  {score}{spread}{between}"
@@ -167,5 +167,5 @@ def _line(job: Job, problems: list[str]) -> Line:
     found = None if record is None else comparison.measure(record)
     task, label, steps, out = job.planned.task, job.planned.column, job.planned.config["steps"], str(job.out)
     if found is None:
-        return Line(task, label, 0, steps, None, None, None, out)
+        return Line(task, label, len(job.planned.seeds), steps, None, None, None, out)
     return Line(task, label, found.seeds, steps, found.mean, found.std, found.interval, out)
