@@ -55,6 +55,19 @@ def test_the_kernel_reads_and_shifts(kernels, monkeypatch, shape, far):
     np.testing.assert_array_equal(augment.look(held, rows[0]), images[rows[0]])
 
 
+def test_images_that_a_kernel_cannot_reach_are_read_without_it(kernels, monkeypatch):
+    """Whoever holds two to four GiB of images as bytes gets the right ones, and the kernel itself refuses them."""
+    images = random.randint(random.key(0), (30, 16, 16, 3), 0, 256).astype(jnp.uint8)
+    rows, offsets = random.randint(random.key(1), (49,), 0, 30), jnp.mgrid[:7, :7].reshape(2, -1).T
+    plain = augment.look(images, rows, offsets)
+    for module in (augment, shift_kernel):
+        monkeypatch.setattr(module, "FAR", range(images.nbytes, images.nbytes + 1))
+    np.testing.assert_array_equal(augment.look(images, rows, offsets, True), plain)
+    assert not kernels
+    with pytest.raises(ValueError, match="cannot reach 23,040 bytes"):
+        shift_kernel.shifted_rows(images.reshape(30, 16, -1), rows, offsets - PAD, 3)
+
+
 @pytest.mark.parametrize("far", [False, True], ids=["bytes", "words"])
 def test_batches_are_the_same_with_the_kernel(kernels, monkeypatch, far):
     streams = {"value": FUTURE_GOALS, "actor": ACTOR_GOALS, "rep": Window()}

@@ -13,6 +13,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
+from dualgoal.fast.trunk import FAR
+
 TILE = 4096  # bytes of an image in whole lines; a program handles one for each channel
 
 
@@ -21,6 +23,8 @@ def shifted_rows(images: Array, rows: Array, by: Array, channels: int, *, interp
     (T, H, W C) bytes or (T, H, W C / 4) words of four bytes, the first of which is the lowest; sides are powers of two.
     The result is (B, H, W, C) bytes."""
     size = images.dtype.itemsize
+    if size == 1 and images.nbytes in FAR:
+        raise ValueError(f"a kernel cannot reach {images.nbytes:,} bytes of images one by one; hold them as words")
     height, width = images.shape[1], size * images.shape[2] // channels
     lines = min(height, max(1, TILE // width))
 

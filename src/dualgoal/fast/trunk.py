@@ -26,6 +26,7 @@ from dualgoal.fast.convolution import turned
 from dualgoal.fast.pooling import pool_backward, pool_forward
 
 SWITCH = "DUALGOAL_IMAGE_KERNELS"  # 0 turns the kernels off, for GPUs on which they do not compile
+FAR = range(2**31 + 1, 2**32 + 1)  # bytes of images that a kernel reaches as words only: it counts with 32 bits
 Layer = tuple[Array, Array]  # weights (3, 3, i, o) and bias
 Stacks = tuple[tuple[Layer, Layer, Layer], ...]  # of each stack the first convolution, and the two of its block
 

@@ -10,12 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Integer, Shaped
 
-from dualgoal.fast.trunk import kernels_run, powers_of_two
+from dualgoal.fast.trunk import FAR, kernels_run, powers_of_two
 
 PAD = 3  # an image is shifted by at most this many pixels in each direction
-
-
-FAR = range(2**31 + 1, 2**32 + 1)  # bytes of images that a kernel reaches as words only: it counts with 32 bits
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["words"], meta_fields=["channels"])
@@ -70,15 +67,15 @@ def look(
     bf16: bool = False,
 ) -> Shaped[Array, "B ..."]:
     """The observations in these rows; images are shifted, each at its own offset, unless there are none. One kernel
-    does both where kernels for images are used."""
+    does both where kernels for images are used and can reach all of them."""
     if offsets is None:
         return observations[rows]
-    if not kernels_run(bf16) or observations.dtype != jnp.uint8 or not powers_of_two(*observations.shape[1:3]):
+    out_of_reach = not isinstance(observations, Words) and observations.nbytes in FAR
+    fits = observations.dtype == jnp.uint8 and powers_of_two(*observations.shape[1:3]) and not out_of_reach
+    if not kernels_run(bf16) or not fits:
         return shift(observations[rows], offsets)
     from dualgoal.fast.shift_kernel import shifted_rows  # here: other machines should not wait for Pallas
 
-    if isinstance(observations, Words):
-        return shifted_rows(observations.words, rows, offsets - PAD, observations.channels)
-    if observations.nbytes in FAR:
-        observations, rows = observations[rows], jnp.arange(len(rows), dtype=jnp.int32)
-    return shifted_rows(observations.reshape(*observations.shape[:2], -1), rows, offsets - PAD, observations.shape[-1])
+    *_, channels = observations.shape
+    held = observations.words if isinstance(observations, Words) else observations.reshape(*observations.shape[:2], -1)
+    return shifted_rows(held, rows, offsets - PAD, channels)
