@@ -1,6 +1,10 @@
 """Acting in two stages: the same actions, bit for bit, and little left to do at every step."""
 
+import os
+import re
+import runpy
 from collections import Counter
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +13,7 @@ import pytest
 from jax import random
 
 import small
+import tiny
 from dualgoal.runs import stages
 
 ROWS = 3
@@ -111,3 +116,14 @@ def test_effects_happen_at_every_call(capfd):
     assert [float(second(stored, b)) for b in (3.0, 4.0)] == [4.0, 5.0]
     jax.effects_barrier()
     assert capfd.readouterr().out.split("\n")[:2] == ["b is 3.0", "b is 4.0"]
+
+
+def test_the_tool_that_measures_evaluations_compares_both(folder, tmp_path, monkeypatch):
+    """With what anybody may call: private names change without notice."""
+    tool = Path(__file__).parent.parent / "tools" / "measure_evaluation.py"
+    assert not re.findall(r"\w\)?\._[a-z]\w+", tool.read_text().replace("self._", "self."))
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # the tool sets variables for its own process
+    tiny.untrained(tmp_path / "run", folder, "vib", "gcfbc")
+    found = runpy.run_path(str(tool))["measure"](str(tmp_path / "run"), 2)
+    assert found["actions equal"] and found["steps"] == 10
+    assert found["cpu_ms"].keys() == {"policy", "policy, computed anew", "simulation"}

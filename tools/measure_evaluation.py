@@ -22,6 +22,7 @@ from dualgoal.runs import worker
 
 os.environ.update({**worker.ENVIRONMENT, **workers.ONE_THREAD, **os.environ})  # before JAX starts its threads
 
+import jax
 import mujoco
 import numpy as np
 
@@ -52,23 +53,30 @@ class Clock:
         return timed
 
 
+def in_one_stage(player: policy.Policy) -> Callable[..., np.ndarray]:
+    """Actions from observations, goals, ids and the step, all computed anew."""
+    one = lambda params, obs, goal, i, step: player.agent.act(params, obs[None], goal[None], player.key(i, step))[0]
+    act = jax.jit(jax.vmap(one, (None, 0, 0, 0, None)))
+    of_obs, of_goal = (standard or np.asarray for standard in player.facts.dataset.standards)
+    return lambda obs, goals, ids, step: np.asarray(
+        act(player.params, of_obs(obs), of_goal(goals), ids, np.uint32(step))
+    )
+
+
 def measure(run: str, steps: int) -> dict[str, Any]:
     player, clock = policy.load(run), Clock()
-    envs = worker.Player()._environments(player, BLOCK)
+    envs = [player.make_env() for _ in range(BLOCK)]
     starts = [env.reset(seed=n, task_id=1) for n, env in enumerate(envs)]  # makes the renderers
     for part in ("update_scene", "render"):
         setattr(mujoco.Renderer, part, clock("pictures", getattr(mujoco.Renderer, part)))
     obs, goals = np.stack([obs for obs, _ in starts]), np.stack([info["goal"] for _, info in starts])
-    ids, equal = np.arange(BLOCK, dtype=np.uint32), True
+    ids, equal, whole = np.arange(BLOCK, dtype=np.uint32), True, in_one_stage(player)
     player.towards(goals, ids)(obs, 0)  # compiles
     act = player.towards(goals, ids)
-    standards = player.facts.dataset.standards
-    read = lambda: map(player._read, (obs, goals), standards)
-    whole = lambda step: np.asarray(player._act(player.params, *read(), ids, np.uint32(step), 0.0))
-    whole(0)
+    whole(obs, goals, ids, 0)
     for step in range(steps):
         actions = clock("policy", act)(obs, step)
-        equal &= np.array_equal(actions, clock("policy, computed anew", whole)(step))
+        equal &= np.array_equal(actions, clock("policy, computed anew", whole)(obs, goals, ids, step))
         for n, (env, action) in enumerate(zip(envs, actions, strict=True)):
             obs[n] = clock("simulation", env.step)(action)[0]
     per_step = 1e3 / (steps * BLOCK)
