@@ -22,7 +22,7 @@ from jaxtyping import Array
 
 from dualgoal.fast.convolution_kernels import Tile, flat
 from dualgoal.fast.pooling import NO_WINDOW, Sides, code
-from dualgoal.fast.weight_kernels import Factors, summed_over_tiles, taps_of
+from dualgoal.fast.weight_kernels import Factors, Sum, summed_over_tiles, taps_of
 
 REACH = 8  # pixels of an image row that are loaded for two windows, from two before them: seven are needed
 BORDER = ((1, 2), (2, REACH - 2))  # rows and columns of zeros around an image, so that no load is outside of it
@@ -279,6 +279,7 @@ def pooled_weight_gradient(
         return dy, (first_number(x.shape, windows) + channels, list(gradients.values()))  # one column before a window
 
     arrays, windows = [x.reshape(-1), flat(chosen), flat(dy)], batch * math.prod(halves)
-    dw, db = summed_over_tiles(left, right, arrays, windows, taps, tile, "convolve_weights_pooled", interpret, 4)
+    how = Sum("convolve_weights_pooled", taps, tile, factors=4, interpret=interpret)
+    dw, db = summed_over_tiles(how, left, right, arrays, windows)
     of_pixels = [dw[n, n // 2 : n // 2 + 3, n % 2 : n % 2 + 3, :inputs] for n in range(4)]
     return functools.reduce(jnp.add, of_pixels) * scale, db

@@ -41,6 +41,17 @@ class Taps(NamedTuple):
         return self.down * self.across * self.channels
 
 
+class Sum(NamedTuple):
+    """How the programs of a kernel share a sum: where the numbers of its left factor come from, what each program
+    handles, and how many right factors there are."""
+
+    name: str  # of the kernel
+    taps: Taps
+    tile: Tile
+    factors: int = 1
+    interpret: bool = False
+
+
 def taps_of(channels: int) -> Taps:
     side = 3 if channels >= ROW else 4
     return Taps(side, side, channels)
@@ -113,10 +124,11 @@ def weight_gradient(
         return dy, (rows, [dy])
 
     def summed(x: Array, dy: Array, tile: Tile = tile) -> tuple[Array, Array]:
+        how = Sum("convolve_weights", taps, tile, interpret=interpret)
         if tile.down:
-            return summed_going_down(x, dy, relu_in, taps, tile, "convolve_weights", interpret)
+            return summed_going_down(how, x, dy, relu_in)
         arrays = [flat(x), dy.reshape(-1, pixels * outputs)]
-        (dw,), db = summed_over_tiles(left, right, arrays, len(arrays[1]), taps, tile, "convolve_weights", interpret)
+        (dw,), db = summed_over_tiles(how, left, right, arrays, len(arrays[1]))
         return dw, db
 
     one = custom_vmap(lambda x, dy: summed(x, dy))
@@ -133,15 +145,11 @@ def weight_gradient(
 
 
 def summed_over_tiles(
+    how: Sum,
     left: Callable[..., Array],
     right: Callable[..., tuple[Array, Factors]],
     arrays: list[Array],
     rows: int,
-    taps: Taps,
-    tile: Tile,
-    name: str,
-    interpret: bool,
-    factors: int = 1,
 ) -> tuple[Array, Array]:
     """left^T right summed over all tiles of rows as gradients of weights, for each right factor and tap, and of the
     bias.
@@ -150,10 +158,10 @@ def summed_over_tiles(
     program adds up its own tiles in registers and writes one partial sum, so the result does not depend on the order in
     which programs run.
     """
-    outputs = arrays[-1].shape[-1]
+    tile, factors, outputs = how.tile, how.factors, arrays[-1].shape[-1]
     tiles = tiles_of_a_program(rows // tile.pixels, tile.programs)
     programs = rows // (tile.pixels * tiles)
-    columns = -(-taps.columns // 64) * 64  # whole rows of matrix instructions, the last ones empty
+    columns = -(-how.taps.columns // 64) * 64  # whole rows of matrix instructions, the last ones empty
     chunks = [(start, min(tile.columns, columns - start)) for start in range(0, columns, tile.columns)]
 
     def kernel(*refs: Any) -> None:
@@ -180,17 +188,15 @@ def summed_over_tiles(
             out_ref[pl.ds(first, length)] = total
         out_ref[factors * columns] = of_bias.sum(axis=0)
 
-    return added_up(kernel, arrays, programs, columns, taps, tile, name, interpret, factors)
+    return added_up(how, kernel, arrays, programs, columns)
 
 
-def summed_going_down(
-    x: Array, dy: Array, relu_in: bool, taps: Taps, tile: Tile, name: str, interpret: bool
-) -> tuple[Array, Array]:
+def summed_going_down(how: Sum, x: Array, dy: Array, relu_in: bool) -> tuple[Array, Array]:
     """The same for convolutions whose programs go down through `tile.down` rows of images at a time: a row of x is
     multiplied with three rows of gradients, each of which is loaded once for three rows of x."""
-    batch, height, width, _ = dy.shape
+    tile, (batch, height, width, _) = how.tile, dy.shape
     channels, outputs, across = x.shape[-1], tile.beside * dy.shape[-1], width // tile.beside
-    strips, length, shape = height // tile.down, taps.across * channels, (tile.pixels, outputs)
+    strips, length, shape = height // tile.down, how.taps.across * channels, (tile.pixels, outputs)
     parts = batch * across // tile.pixels * strips
     per_program = tiles_of_a_program(parts, tile.programs)
 
@@ -229,35 +235,27 @@ def summed_going_down(
         out_ref[3 * length] = of_bias.sum(axis=0)
 
     arrays, programs = [x.reshape(-1), dy.reshape(-1, outputs)], parts // per_program
-    (dw,), db = added_up(kernel, arrays, programs, taps.columns, taps, tile, name, interpret)
+    (dw,), db = added_up(how, kernel, arrays, programs, how.taps.columns)
     return dw, db
 
 
 def added_up(
-    kernel: Callable[..., None],
-    arrays: list[Array],
-    programs: int,
-    columns: int,
-    taps: Taps,
-    tile: Tile,
-    name: str,
-    interpret: bool,
-    factors: int = 1,
+    how: Sum, kernel: Callable[..., None], arrays: list[Array], programs: int, columns: int
 ) -> tuple[Array, Array]:
     """The sum of what the programs of a kernel write: gradients of weights, a row for each column of each left factor,
     and in the last row the gradient of the bias."""
     outputs = arrays[-1].shape[-1]
-    written = (factors * columns + 1, outputs)
+    written = (how.factors * columns + 1, outputs)
     sums = pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((programs, *written), jnp.float32),
         grid=(programs,),
         in_specs=[pl.BlockSpec(a.shape, lambda i, a=a: (0,) * a.ndim) for a in arrays],
         out_specs=pl.BlockSpec((None, *written), lambda i: (i, 0, 0)),
-        compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
-        interpret=interpret,
-        name=name,
+        compiler_params=triton.CompilerParams(num_warps=how.tile.warps, num_stages=1),
+        interpret=how.interpret,
+        name=how.name,
     )(*arrays)
     total = sums.sum(axis=0)
-    of_weights = total[:-1].reshape(factors, columns, outputs)[:, : taps.columns]
-    return of_weights.reshape(factors, *taps, outputs), total[-1]
+    of_weights = total[:-1].reshape(how.factors, columns, outputs)[:, : how.taps.columns]
+    return of_weights.reshape(how.factors, *how.taps, outputs), total[-1]
