@@ -126,3 +126,9 @@ def test_no_module_is_imported_under_another_name():
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dualgoal":
                 renamed = [a.name for a in node.names if a.asname and f"{node.module}.{a.name}"[9:] in MODULES]
                 assert not renamed, f"{path.name} renames {renamed}"
+
+
+def test_no_file_is_long():
+    """A file has one idea, and 350 lines at most."""
+    lines = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
+    assert {name: count for name, count in lines.items() if count > 350} == {}

@@ -103,6 +103,7 @@ class Encoded(NamedTuple):
     penalty: Float[Array, " B"] | None = None
 
 
+@dataclass(frozen=True, eq=False)
 class Goal:
     """One goal per transition, as an algorithm receives it for one of its roles.
 
@@ -110,16 +111,11 @@ class Goal:
     the same array for every `s`; an algorithm still asks for `goal(next_s)` where it evaluates at the next state.
     """
 
-    def __init__(
-        self,
-        success: Float[Array, " B"],
-        view: Callable[[Any], Any],
-        as_state: Callable[[], Any] | None = None,
-        value: Callable[[Any], Array] | None = None,
-        passed: Passed | None = None,
-    ) -> None:
-        self.success, self.passed = success, passed
-        self._view, self._as_state, self._value = view, as_state, value
+    success: Float[Array, " B"]
+    _view: Callable[[Any], Any]
+    _as_state: Callable[[], Any] | None = None
+    _value: Callable[[Any], Array] | None = None
+    passed: Passed | None = None
 
     def __call__(self, s: Any) -> Any:
         """z (B, N): these goals as seen from `s`."""
