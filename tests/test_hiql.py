@@ -14,7 +14,7 @@ from dualgoal.algos import HIQL
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
 from dualgoal.nets.encoders import Impala
-from dualgoal.nets.sphere import to_sphere
+from dualgoal.nets.heads import to_sphere
 from dualgoal.reps import HIQLPhi
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
 

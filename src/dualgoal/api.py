@@ -211,14 +211,13 @@ class TrainedRun(os.PathLike[str]):
 
     def plot(self, metric: str | None = None) -> Any:
         """The learning curve of each seed, or a loss such as "actor/loss", as a picture that a notebook shows."""
-        from dualgoal.paper.figures import Curve
-        from dualgoal.report import plot
+        from dualgoal.paper.figures import Curve, picture
 
         if metric is None:
             found = self._scores()
             by_seed = zip(found.seeds, found.curve(), strict=True)
             curves = {f"seed {seed}": Curve(np.array(found.steps), success) for seed, success in by_seed}
-            return plot.draw(curves, title=self.title, y_label="success in %", y_range=(0.0, 100.0))
+            return picture(curves, title=self.title, y_label="success in %", y_range=(0.0, 100.0))
         rows = [row for row in directory.inspect(self.path).metrics if row.get("split", "train") == "train"]
         names = sorted({name for row in rows for name in row} - {"step", "seed", "split"})
         if metric not in names:
@@ -227,7 +226,7 @@ class TrainedRun(os.PathLike[str]):
         for seed in self.run.seeds:
             mine = [(row["step"], row[metric]) for row in rows if row["seed"] == seed and row.get(metric) is not None]
             curves[f"seed {seed}"] = Curve(*np.array(mine, float).reshape(-1, 2).T)
-        return plot.draw(curves, title=self.title, y_label=metric)
+        return picture(curves, title=self.title, y_label=metric)
 
     @property
     def title(self) -> str:

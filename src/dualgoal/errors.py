@@ -1,6 +1,7 @@
 """One kind of exception for everything a user can fix: its message is one line that says what, where and what to do."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 LONGEST = 4000  # characters of a message; it may quote a name of 20 MB
@@ -30,6 +31,22 @@ def printable(text: str) -> str:
 def brief(error: object) -> str:
     """What somebody else's exception says, in one line that is not too long and has no stop at its end."""
     return " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+
+
+@contextmanager
+def one_line(
+    name: str, what: str = "cannot be read", advice: str = "the file is truncated or damaged"
+) -> Iterator[None]:
+    """Turn what somebody else's reader raises into one line; on a damaged file that may be anything, assertions
+    included."""
+    try:
+        yield
+    except UserError:
+        raise
+    except PermissionError as problem:
+        raise UserError(f"{name}: cannot be read (permission denied); change its permissions") from problem
+    except Exception as problem:
+        raise UserError(f"{name}: {what} ({brief(problem)}); {advice}") from problem
 
 
 def check_range(name: str, value: float | None, least: float, most: float = MOST) -> None:

@@ -117,12 +117,29 @@ class Lines(Display):
         self.say(_success(step, percent))
 
 
-class Terminal(Display):
-    """A bar, the losses of the first seed and the last success of each, redrawn in place."""
+class Redrawn(Display):
+    """Remembers what is shown, for displays that draw all of it again."""
 
     def __init__(self, title: str, step: int, total: int):
         self._title, self._progress = title, _steps(step, total)
-        self._busy, self._losses, self._scores = "compiling", "", ""
+        self._busy, self._losses = "compiling", ""
+
+    def advance(self, step: int, busy: str = "") -> None:
+        self._progress.update(self._progress.tasks[0].id, completed=step)
+        self._busy = busy
+
+    def losses(self, values: Mapping[str, Any]) -> None:
+        """Those of the first seed."""
+        shown = {name.removesuffix("/loss"): float(v[0]) for name, v in values.items() if name.endswith("/loss")}
+        self._losses = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
+
+
+class Terminal(Redrawn):
+    """A bar, the losses and the last success of each seed, redrawn in place."""
+
+    def __init__(self, title: str, step: int, total: int):
+        super().__init__(title, step, total)
+        self._scores = ""
         self._live = Live(get_renderable=self.picture, refresh_per_second=4)
         self._live.start()
 
@@ -136,13 +153,6 @@ class Terminal(Display):
     def say(self, text: str) -> None:
         self._live.console.print(text, highlight=False, markup=False)
 
-    def advance(self, step: int, busy: str = "") -> None:
-        self._progress.update(self._progress.tasks[0].id, completed=step)
-        self._busy = busy
-
-    def losses(self, values: Mapping[str, Any]) -> None:
-        self._losses = _of_first_seed(values)
-
     def success(self, step: int, percent: Mapping[int, float]) -> None:
         self._scores = "  ".join(f"seed {seed}: {score:.0f} % at {step:,}" for seed, score in percent.items())
 
@@ -150,14 +160,14 @@ class Terminal(Display):
         self._live.stop()
 
 
-class Notebook(Display):
+class Notebook(Redrawn):
     """A bar, the losses and the success of each evaluation, in one output that is drawn again in place."""
 
     def __init__(self, title: str, step: int, total: int):
         from IPython.display import HTML, display  # it is there: a kernel runs this
 
-        self._title, self._progress, self._next = title, _steps(step, total), 0.0
-        self._busy, self._losses = "compiling", ""
+        super().__init__(title, step, total)
+        self._next = 0.0
         self._scores: list[str] = []
         self._said: list[str] = []
         self._html, self._output = HTML, display(HTML(self.picture()), display_id=True)
@@ -178,13 +188,9 @@ class Notebook(Display):
         self._draw()
 
     def advance(self, step: int, busy: str = "") -> None:
-        self._progress.update(self._progress.tasks[0].id, completed=step)
-        self._busy = busy
+        super().advance(step, busy)
         if time.monotonic() >= self._next:
             self._draw()
-
-    def losses(self, values: Mapping[str, Any]) -> None:
-        self._losses = _of_first_seed(values)
 
     def success(self, step: int, percent: Mapping[int, float]) -> None:
         self._scores.append(_success(step, percent))
@@ -197,11 +203,6 @@ class Notebook(Display):
 
 def _success(step: int, percent: Mapping[int, float]) -> str:
     return f"step {step:,} success  " + "  ".join(f"seed {seed}: {score:.0f} %" for seed, score in percent.items())
-
-
-def _of_first_seed(values: Mapping[str, Any]) -> str:
-    shown = {name.removesuffix("/loss"): float(v[0]) for name, v in values.items() if name.endswith("/loss")}
-    return "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
 
 
 def _steps(step: int, total: int) -> Progress:

@@ -17,8 +17,7 @@ from dualgoal import losses
 from dualgoal.algos import actors
 from dualgoal.algos.gcivl import implicit_value_loss, step_advantage
 from dualgoal.interface import Algorithm, AtLeastOne, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight
-from dualgoal.nets.heads import Actor, Value
-from dualgoal.nets.sphere import to_sphere
+from dualgoal.nets.heads import Actor, Value, to_sphere
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
 
 

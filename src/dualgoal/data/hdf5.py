@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dualgoal import imports
-from dualgoal.data.foreign import one_line
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, one_line
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MOST_MEMBERS = 200_000

@@ -18,10 +18,9 @@ import numpy as np
 
 from dualgoal import imports, jsons
 from dualgoal.data import goals
-from dualgoal.data.foreign import one_line
 from dualgoal.data.origin import Origin, digest
 from dualgoal.data.sources import Episode, Parts, Rows, Source
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, one_line
 
 DATA = "data/chunk-{:03d}/file-{:03d}.parquet"
 VIDEO = "videos/{}/chunk-{:03d}/file-{:03d}.mp4"

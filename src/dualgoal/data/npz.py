@@ -19,8 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from dualgoal import machine
-from dualgoal.data.foreign import one_line
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, one_line
 from dualgoal.files import replacing
 
 BLOCK = 1 << 22

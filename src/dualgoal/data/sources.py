@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualgoal.data import checks, goals, hdf5, npz
-from dualgoal.data.foreign import one_line
 from dualgoal.data.origin import Origin, digest
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, one_line
 from dualgoal.files import sha256
 
 ALIASES = {

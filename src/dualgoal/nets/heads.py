@@ -22,6 +22,7 @@ from dualgoal.interface import Spec
 from dualgoal.nets.encoders import FEATURES, Fusion, Impala
 
 MEMBERS = 2  # of an ensemble, unless a network says otherwise
+EPSILON = 1e-6  # vectors shorter than this are not stretched to the length of the others
 
 Input = Array | Parts  # (*E, B, inputs), or several such arrays whose columns stand next to each other
 Vector = Float[Array | np.ndarray, "*E o"]  # NumPy's in a network whose parameters were brought to the host
@@ -311,3 +312,10 @@ class Towers(eqx.Module):
         k1, k2 = random.split(key)
         self.psi = Embedding(k1, spec.observation_shape, dim, hidden, spec)
         self.phi = Embedding(k2, spec.goal_shape, dim, hidden, spec)
+
+
+def to_sphere(z: Float[Array, "*B N"]) -> Float[Array, "*B N"]:
+    """z sqrt(N) / max(|z|, epsilon): the length sqrt(N) for all. The bound is inside the root, so that the gradient at
+    z = 0 is finite."""
+    length = jnp.sqrt(jnp.maximum((z**2).sum(axis=-1, keepdims=True), EPSILON**2))
+    return z * (math.sqrt(z.shape[-1]) / length)

@@ -6,14 +6,14 @@ numbers give the same SVG.
 """
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dualgoal.files import replacing
+from dualgoal.files import replacing, write_atomic
 from dualgoal.paper import comparison, stats, tables
 from dualgoal.paper.comparison import NOISY, FilledTable
 from dualgoal.paper.formats import short
@@ -152,7 +152,7 @@ def save(figure: Any, path: Path) -> Path:
     return path
 
 
-# Charts of a report ---------------------------------------------------------------------------------------------------
+# Charts of a report, and pictures for a notebook ----------------------------------------------------------------------
 
 INK, GRID = "#20242a", "#e3e0da"
 PALETTE = ("#1f5f8b", "#c4622d", "#3f7d4e", "#8a4f9e", "#a0813a", "#2f8c8c", "#b0436b", "#5b626b")
@@ -203,3 +203,30 @@ def chart_svg(
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     return file.getvalue()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing: a notebook shows it, and `save` writes it as an SVG file."""
+
+    svg: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    _repr_html_ = _repr_svg_
+
+    def save(self, path: str | Path) -> Path:
+        """Write the SVG file."""
+        write_atomic(Path(path), self.svg.encode())
+        return Path(path)
+
+
+def picture(
+    curves: Mapping[str, Curve], *, title: str, y_label: str, y_range: tuple[float, float] | None = None
+) -> Picture:
+    """Curves over gradient steps, with a legend, for a notebook."""
+    drawn = chart_svg(
+        list(enumerate(curves.values())), name=title, y_label=y_label, y_range=y_range, title=title, labels=list(curves)
+    )
+    return Picture(drawn[drawn.index("<svg") :])  # without what belongs to a file of its own

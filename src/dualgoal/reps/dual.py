@@ -30,8 +30,7 @@ from dualgoal.interface import (
     Weight,
     rewards,
 )
-from dualgoal.nets.heads import Embedding, Towers, Value
-from dualgoal.nets.sphere import to_sphere
+from dualgoal.nets.heads import Embedding, Towers, Value, to_sphere
 from dualgoal.reps import aggregation
 from dualgoal.streams import VALUE_GOALS, GoalMix
 

@@ -9,8 +9,7 @@ import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal.interface import Encoded, Representation, Routes, Spec
-from dualgoal.nets.heads import PairEmbedding
-from dualgoal.nets.sphere import to_sphere
+from dualgoal.nets.heads import PairEmbedding, to_sphere
 
 
 class HIQLPhiNets(eqx.Module):

@@ -5,7 +5,7 @@ Both work without an account: W&B writes offline unless WANDB_MODE says otherwis
 
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dualgoal import imports
 from dualgoal.errors import require_known
@@ -13,14 +13,6 @@ from dualgoal.files import require_no_link
 from dualgoal.runs import config
 
 TRACKERS = ("tensorboard", "wandb")
-
-
-class Tracker(Protocol):
-    """Something that takes named numbers at a step."""
-
-    def log(self, step: int, values: dict[str, float]) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class TensorBoard:
@@ -54,12 +46,12 @@ class WandB:
         self._run.finish()
 
 
+Tracker = TensorBoard | WandB
+
+
 def open_trackers(names: tuple[str, ...], folder: Path, run: config.Run, step: int) -> list[Tracker]:
     """The trackers of these names, writing below the run directory from `step` on."""
     for name in names:
         require_known("tracker", name, TRACKERS)
         require_no_link(folder / name)
-    made: list[Tracker] = []
-    for name in dict.fromkeys(names):
-        made.append(TensorBoard(folder, step) if name == "tensorboard" else WandB(folder, run))
-    return made
+    return [TensorBoard(folder, step) if n == "tensorboard" else WandB(folder, run) for n in dict.fromkeys(names)]
