@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax import random
 
+import plain_trunk
 from dualgoal.fast import convolution_kernels, pooled_kernels, pooling, trunk, weight_kernels
 from dualgoal.interface import Spec
 from dualgoal.nets import encoders
@@ -36,7 +37,7 @@ def test_batches_together_equal_the_plain_encoder_and_its_gradient(monkeypatch, 
 
     evaluate = lambda: jax.jit(jax.value_and_grad(lambda net: loss(net), has_aux=True))(net)
     (_, theirs), their_gradient = evaluate()
-    monkeypatch.setattr(encoders, "ops_for", lambda shapes, bf16: trunk.plain_ops(jnp.float32, least))
+    monkeypatch.setattr(encoders, "ops_for", lambda shapes, bf16: plain_trunk.plain_ops(jnp.float32, least))
     (_, ours), our_gradient = evaluate()
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), ours, theirs)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3), our_gradient, their_gradient)
@@ -63,7 +64,7 @@ def test_gradients_of_weights_equal_their_plain_twin(side, inputs, outputs):
     """Sums are float32 throughout. Fewer images received a gradient than there are."""
     x, w, *_, dy = layer(side, inputs, outputs)
     options = {"relu_in": inputs >= 16, "scale": 0.5}
-    exact = trunk.weight_gradient(x, dy[:1].astype(jnp.float32), w.shape[2], **options, dtype=jnp.float32)
+    exact = plain_trunk.weight_gradient(x, dy[:1].astype(jnp.float32), w.shape[2], **options, dtype=jnp.float32)
     tile = convolution_kernels.Tile(32, 64, 4, programs=1)
     ours = weight_kernels.weight_gradient(x, dy[:1], w.shape[2], **options, tile=tile, interpret=True)
     assert max(distance(a, e) for a, e in zip(ours, exact, strict=True)) < 1e-5
@@ -76,12 +77,12 @@ def test_programs_that_go_down_through_images_equal_the_plain_convolution(side, 
     x, w, b, mask, residual, dy = layer(side, inputs, outputs)
     tile = convolution_kernels.Tile(pixels=side // 2, beside=2, down=down, programs=2)
     for options in ({"mask": mask, "residual": residual}, {"relu_in": True, "relu_out": True, "scale": 0.25}):
-        exact = trunk.convolve(x[:1], w, b, **options, dtype=jnp.float32)
+        exact = plain_trunk.convolve(x[:1], w, b, **options, dtype=jnp.float32)
         ours = convolution_kernels.convolve(x[:1], w, b, **options, tile=tile, interpret=True)
         assert ours.dtype == jnp.bfloat16 and distance(ours, exact) < 2**-9
     for relu_in in (False, True):
         options = {"relu_in": relu_in, "scale": 0.5}
-        exact = trunk.weight_gradient(x, dy[:1].astype(jnp.float32), inputs, **options, dtype=jnp.float32)
+        exact = plain_trunk.weight_gradient(x, dy[:1].astype(jnp.float32), inputs, **options, dtype=jnp.float32)
         ours = weight_kernels.weight_gradient(x, dy[:1], inputs, **options, tile=tile, interpret=True)
         assert max(distance(a, e) for a, e in zip(ours, exact, strict=True)) < 1e-5
 
@@ -119,7 +120,7 @@ def test_the_pooled_kernels_are_the_convolution_and_the_pooling(channels):
     x, w, b, *_ = layer(16, channels, 16)
     sides, scale = (16, 16), 1 / 255
     x = x.at[:, :4].set(200)  # a region of one colour, where all pixels of a window are equal
-    y, chosen = pooling.pool_forward(sides, trunk.convolve(x, w, b, scale=scale, dtype=jnp.float32))
+    y, chosen = pooling.pool_forward(sides, plain_trunk.convolve(x, w, b, scale=scale, dtype=jnp.float32))
     ours, choice = pooled_kernels.convolve_pooled(
         pooled_kernels.padded(x), w, b, scale=scale, tile=convolution_kernels.Tile(8, down=4), interpret=True
     )
@@ -127,7 +128,7 @@ def test_the_pooled_kernels_are_the_convolution_and_the_pooling(channels):
     np.testing.assert_array_equal(choice, chosen)
     dy = random.normal(random.key(9), y.shape).astype(jnp.bfloat16)[:1]
     (unpooled,) = pooling.pool_backward(sides, chosen[:1], dy)
-    of_weights, _ = trunk.weight_gradient(x, unpooled.astype(jnp.float32), w.shape[2], dtype=jnp.float32)
+    of_weights, _ = plain_trunk.weight_gradient(x, unpooled.astype(jnp.float32), w.shape[2], dtype=jnp.float32)
     theirs = of_weights, dy.astype(jnp.float32).sum(axis=(0, 1, 2))  # not rounded where windows share a pixel
     tile = pooled_kernels.BACKWARD._replace(pixels=32)
     ours = pooled_kernels.pooled_weight_gradient(

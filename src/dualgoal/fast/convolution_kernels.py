@@ -9,7 +9,7 @@ This module is imported only where the kernels are used: importing Pallas takes 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -139,17 +139,33 @@ def convolve(
             out_ref[own] = finished(above + product(x, 2), extra)
             above, here = here + product(x, 1), product(x, 0)
 
-    whole = lambda a: pl.BlockSpec(a.shape, lambda *_: (0,) * len(a.shape))
     result = jax.ShapeDtypeStruct((rows, outputs), jnp.bfloat16)
     inputs = [x.reshape(-1), arranged(w, pixels), *given.values()]
-    run = pl.pallas_call(
+    grid = rows // sides[0] // tile.pixels, sides[0] // tile.down
+    (y,) = launch(kernel, inputs, [result], grid, "convolve", tile.warps, interpret)
+    return y.reshape(*shape, w.shape[-1])
+
+
+def launch(
+    kernel: Callable[..., None],
+    inputs: Sequence[Array],
+    results: Sequence[jax.ShapeDtypeStruct],
+    grid: tuple[int, ...],
+    name: str,
+    warps: int,
+    interpret: bool,
+    part: Callable[[jax.ShapeDtypeStruct], pl.BlockSpec] | None = None,
+) -> Sequence[Array]:
+    """Run a kernel that sees its inputs whole, and of each result the `part` that a program writes, or all of it. The
+    name is what profiles show."""
+    whole = lambda array: pl.BlockSpec(array.shape, lambda *_: (0,) * len(array.shape))
+    return pl.pallas_call(
         kernel,
-        out_shape=result,
-        grid=(rows // sides[0] // tile.pixels, sides[0] // tile.down),
-        in_specs=[whole(a) for a in inputs],
-        out_specs=whole(result),
-        compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
+        out_shape=list(results),
+        grid=grid,
+        in_specs=[whole(array) for array in inputs],
+        out_specs=[(part or whole)(result) for result in results],
+        compiler_params=triton.CompilerParams(num_warps=warps, num_stages=1),
         interpret=interpret,
-        name="convolve",
-    )
-    return run(*inputs).reshape(*shape, w.shape[-1])
+        name=name,
+    )(*inputs)

@@ -10,7 +10,6 @@ computed more than once; matrix instructions are cheaper here than memory.
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-from dualgoal.fast.convolution_kernels import Tile, flat
+from dualgoal.fast.convolution_kernels import Tile, flat, launch
 from dualgoal.fast.pooling import NO_WINDOW, Sides, code
 from dualgoal.fast.weight_kernels import Factors, Sum, summed_over_tiles, taps_of
 
@@ -150,7 +149,7 @@ def convolve_pooled(
     inputs = [x.reshape(-1), *window_weights(w, channels), bias]
     results = [jax.ShapeDtypeStruct((rows * pooled[1], 2 * outputs), dtype) for dtype in (jnp.bfloat16, jnp.uint8)]
     grid = rows // tile.pixels, pooled[1] // strip
-    y, chosen = in_tiles(kernel, inputs, results, tile, "convolve_pooled", interpret, grid)
+    y, chosen = launch(kernel, inputs, results, grid, "convolve_pooled", tile.warps, interpret)
     return y.reshape(*pooled, outputs), chosen.reshape(*pooled, outputs)
 
 
@@ -202,7 +201,9 @@ def pool(sides: Sides, x: Array, *, tile: Tile = POOL, interpret: bool = False) 
         out_ref[...], chosen_ref[...] = best.astype(jnp.bfloat16), chosen.astype(jnp.uint8)
 
     results = [jax.ShapeDtypeStruct((math.prod(pooled), outputs), dtype) for dtype in (jnp.bfloat16, jnp.uint8)]
-    y, chosen = in_tiles(kernel, [flat(x)], results, tile, "pool", interpret)
+    part = lambda result: pl.BlockSpec((tile.pixels, outputs), lambda n: (n, 0))
+    grid = (math.prod(pooled) // tile.pixels,)
+    y, chosen = launch(kernel, [flat(x)], results, grid, "pool", tile.warps, interpret, part)
     return y.reshape(*pooled, outputs), chosen.reshape(*pooled, outputs)
 
 
@@ -221,33 +222,8 @@ def unpool(sides: Sides, chosen: Array, dy: Array, *, tile: Tile = POOL, interpr
 
     result = jax.ShapeDtypeStruct((batch * math.prod(sides), outputs), jnp.bfloat16)
     grid = (dy.size // outputs // tile.pixels,)
-    (dx,) = in_tiles(kernel, [flat(chosen), flat(dy)], [result], tile, "unpool", interpret, grid)
+    (dx,) = launch(kernel, [flat(chosen), flat(dy)], [result], grid, "unpool", tile.warps, interpret)
     return (dx.reshape(batch, *sides, outputs),)
-
-
-def in_tiles(
-    kernel: Callable[..., None],
-    inputs: list[Array],
-    results: list[Any],
-    tile: Tile,
-    name: str,
-    interpret: bool,
-    grid: tuple[int, ...] = (),
-) -> Sequence[Array]:
-    """Run a kernel that sees its inputs whole and writes a tile of rows of each of its results; or, with a grid of its
-    own, one that sees its results whole too."""
-    whole = lambda array: pl.BlockSpec(array.shape, lambda *_: (0,) * len(array.shape))
-    tiled = lambda result: pl.BlockSpec((tile.pixels, result.shape[1]), lambda n: (n, 0))
-    return pl.pallas_call(
-        kernel,
-        out_shape=results,
-        grid=grid or (results[0].shape[0] // tile.pixels,),
-        in_specs=[whole(array) for array in inputs],
-        out_specs=[(whole if grid else tiled)(result) for result in results],
-        compiler_params=triton.CompilerParams(num_warps=tile.warps, num_stages=1),
-        interpret=interpret,
-        name=name,
-    )(*inputs)
 
 
 def pooled_weight_gradient(

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jaxtyping import Array
 
+from dualgoal.fast.convolution_kernels import launch
 from dualgoal.fast.trunk import FAR
 
 TILE = 4096  # bytes of an image in whole lines; a program handles one for each channel
@@ -43,15 +43,8 @@ def shifted_rows(images: Array, rows: Array, by: Array, channels: int, *, interp
                 found >>= jnp.broadcast_to((8 * lax.rem(byte, size)).astype(found.dtype)[None], found.shape)
             out_ref[:, pl.ds(start, width)] = found.astype(out_ref.dtype)
 
-    whole = lambda a: pl.BlockSpec(a.shape, lambda *_: (0,) * a.ndim)
-    inputs = [images, rows, by]
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((len(rows), height, width * channels), jnp.uint8),
-        grid=(len(rows), height // lines),
-        in_specs=[whole(a) for a in inputs],
-        out_specs=pl.BlockSpec((None, lines, width * channels), lambda image, part: (image, part, 0)),
-        compiler_params=triton.CompilerParams(num_warps=4, num_stages=1),
-        interpret=interpret,
-        name="shifted_rows",
-    )(*inputs).reshape(len(rows), height, width, channels)
+    result = jax.ShapeDtypeStruct((len(rows), height, width * channels), jnp.uint8)
+    part = lambda result: pl.BlockSpec((None, lines, width * channels), lambda image, part: (image, part, 0))
+    grid = len(rows), height // lines
+    (shifted,) = launch(kernel, [images, rows, by], [result], grid, "shifted_rows", 4, interpret, part)
+    return shifted.reshape(len(rows), height, width, channels)

@@ -6,7 +6,7 @@ Three things differ from differentiating `plain`, none of which changes the math
   received one: features of next states are read by bootstrap targets and need none.
 - What stands around a convolution (bias, ReLU, the residual sum, the mask of a ReLU's gradient) is part of it.
 - On NVIDIA GPUs, under bfloat16, the convolutions are the kernels of `convolution_kernels`; seeds are one more axis of
-  their grid. `plain_ops` are the same without kernels, which tests compare with; other machines use neither.
+  their grid. Other machines do not use this; tests run it with plain operations and compare.
 """
 
 import functools
@@ -21,9 +21,7 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array
 
-from dualgoal.fast import convolution
 from dualgoal.fast.convolution import turned
-from dualgoal.fast.pooling import pool_backward, pool_forward
 
 SWITCH = "DUALGOAL_IMAGE_KERNELS"  # 0 turns the kernels off, for GPUs on which they do not compile
 FAR = range(2**31 + 1, 2**32 + 1)  # bytes of images that a kernel reaches as words only: it counts with 32 bits
@@ -37,10 +35,10 @@ class Ops(NamedTuple):
     convolve: Callable[..., Array]  # relu_out(residual + [mask > 0] (scale conv(relu_in(x)) + bias))
     weight_gradient: Callable[..., tuple[Array, Array]]
     prepared: Callable[[Array], Array]  # images (pixels 0..255) as the operations want them
-    convolve_pooled: Callable[..., tuple[Array, Array]] | None = None  # of images: pool_forward of convolve
-    pooled_weight_gradient: Callable[..., tuple[Array, Array]] | None = None  # weight_gradient of pool_backward
-    pool: Callable[..., tuple[Array, Array]] = pool_forward
-    unpool: Callable[..., tuple[Array]] = pool_backward
+    convolve_pooled: Callable[..., tuple[Array, Array]]  # of images: pool_forward of convolve
+    pooled_weight_gradient: Callable[..., tuple[Array, Array]]  # of images: weight_gradient of pool_backward
+    pool: Callable[..., tuple[Array, Array]]  # as pooling.pool_forward
+    unpool: Callable[..., tuple[Array]]  # as pooling.pool_backward
 
 
 class Saved(NamedTuple):
@@ -63,10 +61,10 @@ def run(ops: Ops, stacks: Stacks, images: tuple[Array, ...]) -> tuple[Array, lis
     x = ops.prepared(images[0] if len(images) == 1 else jnp.concatenate(images))
     saved = []
     for n, (first, second, third) in enumerate(stacks):
-        if n == 0 and ops.convolve_pooled:
+        if n == 0:
             pooled, chosen = ops.convolve_pooled(x, *first, scale=1 / 255)
         else:
-            y = ops.convolve(x, *first, scale=1.0 if n else 1 / 255)
+            y = ops.convolve(x, *first)
             pooled, chosen = ops.pool((y.shape[1], y.shape[2]), y)
         hidden = ops.convolve(pooled, *second, relu_in=True, relu_out=True)
         saved.append(Saved(x, chosen, pooled, hidden))
@@ -103,22 +101,18 @@ def maps_backward(ops: Ops, kept: Any, cotangents: tuple[Any, ...]) -> tuple[Sta
         d_hidden = ops.convolve(dx, turned(third[0]), mask=hidden)
         of_second = ops.weight_gradient(pooled, d_hidden, pooled.shape[-1], relu_in=True)
         d_pooled = ops.convolve(d_hidden, turned(second[0]), mask=pooled, residual=dx)
-        if n == 0 and ops.pooled_weight_gradient:
+        if n == 0:
             of_first = ops.pooled_weight_gradient(x, chosen, d_pooled, first[0].shape[2], scale=1 / 255)
         else:
             (d_first,) = ops.unpool((x.shape[1], x.shape[2]), chosen[:count], d_pooled)
-            of_first = ops.weight_gradient(x, d_first, first[0].shape[2], scale=1.0 if n else 1 / 255)
-            dx = ops.convolve(d_first, turned(first[0])) if n else d_first
+            of_first = ops.weight_gradient(x, d_first, first[0].shape[2])
+            dx = ops.convolve(d_first, turned(first[0]))
         gradients.append((of_first, of_second, of_third))
     gradients = jax.tree.map(lambda g, p: g.astype(p.dtype), tuple(reversed(gradients)), stacks)
     return gradients, None
 
 
 feature_maps.defvjp(maps_forward, maps_backward, symbolic_zeros=True)
-
-
-def with_channels(images: Array, channels: int) -> Array:
-    return jnp.pad(images, ((0, 0), (0, 0), (0, 0), (0, channels - images.shape[-1])))
 
 
 def ops_for(shapes: Sequence[tuple[Any, ...]], bf16: bool) -> Ops | None:
@@ -165,49 +159,4 @@ def kernel_ops(interpret: bool = False) -> Ops:
         given(pooled_kernels.pooled_weight_gradient),
         given(pooled_kernels.pool),
         given(pooled_kernels.unpool),
-    )
-
-
-# The same operations without kernels ----------------------------------------------------------------------------------
-
-
-def convolve(
-    x: Array,
-    w: Array,
-    bias: Array | None = None,
-    *,
-    mask: Array | None = None,
-    residual: Array | None = None,
-    relu_in: bool = False,
-    relu_out: bool = False,
-    scale: float = 1.0,
-    dtype: Any = jnp.bfloat16,
-) -> Array:
-    x = x.astype(dtype)
-    extra = x.shape[-1] - w.shape[2]
-    w = jnp.pad(w, ((0, 0), (0, 0), (0, extra), (0, 0))) if extra else w
-    w = w * scale if scale != 1.0 else w
-    y = convolution.plain(jax.nn.relu(x) if relu_in else x, w.astype(dtype))
-    y = y if bias is None else y + bias.astype(dtype)[None, None, None]
-    y = y if mask is None else jnp.where(mask[: len(y)] > 0, y, 0)
-    y = y if residual is None else y + residual[: len(y)]
-    return jax.nn.relu(y) if relu_out else y
-
-
-def weight_gradient(
-    x: Array, dy: Array, inputs: int, *, relu_in: bool = False, scale: float = 1.0, dtype: Any = jnp.bfloat16
-) -> tuple[Array, Array]:
-    x = x[: len(dy)].astype(dtype)
-    x = jax.nn.relu(x) if relu_in else x
-    zeros = jnp.zeros((3, 3, x.shape[-1], dy.shape[-1]), dtype)
-    (dw,) = jax.linear_transpose(functools.partial(convolution.plain, x), zeros)(dy)
-    return dw[:, :, :inputs] * scale, dy.astype(jnp.float32).sum(axis=(0, 1, 2))
-
-
-def plain_ops(dtype: Any, least: int = 1) -> Ops:
-    """`least`: images have a multiple of so many channels."""
-    return Ops(
-        functools.partial(convolve, dtype=dtype),
-        functools.partial(weight_gradient, dtype=dtype),
-        lambda images: with_channels(images, -(-images.shape[-1] // least) * least),
     )

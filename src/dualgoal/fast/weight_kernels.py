@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-from dualgoal.fast.convolution_kernels import DOWN, Tile, flat, row_loader
+from dualgoal.fast.convolution_kernels import DOWN, Tile, flat, launch, row_loader
 
 TRANSPOSED = (((0,), (0,)), ((), ()))  # the product of a transposed left factor
 Factors = tuple[Array, list[Array]]  # pixels, or where their neighbours are, and right factors of these
@@ -246,16 +246,9 @@ def added_up(
     and in the last row the gradient of the bias."""
     outputs = arrays[-1].shape[-1]
     written = (how.factors * columns + 1, outputs)
-    sums = pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((programs, *written), jnp.float32),
-        grid=(programs,),
-        in_specs=[pl.BlockSpec(a.shape, lambda i, a=a: (0,) * a.ndim) for a in arrays],
-        out_specs=pl.BlockSpec((None, *written), lambda i: (i, 0, 0)),
-        compiler_params=triton.CompilerParams(num_warps=how.tile.warps, num_stages=1),
-        interpret=how.interpret,
-        name=how.name,
-    )(*arrays)
+    partial_sums = jax.ShapeDtypeStruct((programs, *written), jnp.float32)
+    part = lambda result: pl.BlockSpec((None, *written), lambda i: (i, 0, 0))
+    (sums,) = launch(kernel, arrays, [partial_sums], (programs,), how.name, how.tile.warps, how.interpret, part)
     total = sums.sum(axis=0)
     of_weights = total[:-1].reshape(how.factors, columns, outputs)[:, : how.taps.columns]
     return of_weights.reshape(how.factors, *how.taps, outputs), total[-1]
