@@ -15,7 +15,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar
 
@@ -244,14 +244,11 @@ class InUse(UserError):
         super().__init__(f"{self.brief}; wait for it or choose another --out")
 
 
-class Lock:
+class Lock(AbstractContextManager["Lock"]):
     """A held lock file. Closing it, or the end of the process however it ends, frees it."""
 
     def __init__(self, path: Path, file: IO[bytes]):
         self._path, self._file = path, file
-
-    def __enter__(self) -> "Lock":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

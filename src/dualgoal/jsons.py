@@ -281,18 +281,19 @@ def _first_that_fits(value: Any, kinds: list[Any], where: str, make: Make | None
     return typed(value, kinds[-1], where, make)
 
 
-def typed_file(value: Any, kind: Any, where: str, cure: str = "", make: Make | None = None) -> Any:
+def typed_file(value: Any, kind: type[T], where: str, cure: str = "", make: Make | None = None) -> T:
     """`typed` for the content of the file (or of the line of one) `where`: an error names it and the field, and says
     what to do."""
     try:
-        return typed(value, kind, "", make)
+        found: T = typed(value, kind, "", make)
+        return found
     except UserError as problem:
         about = str(problem)  # " is []; expected ..." of the whole content, else what its field is
         colon, end = "" if about[0] == " " else ": ", f"; {cure}" if cure else ""
         raise UserError(f"{where}{colon}{about.removeprefix('.')}{end}") from problem
 
 
-def read_as(kind: Any, path: Path, cure: str = "", *, follow: bool = False, make: Make | None = None) -> Any:
+def read_as(kind: type[T], path: Path, cure: str = "", *, follow: bool = False, make: Make | None = None) -> T:
     """`read` and `typed_file` together."""
     try:
         value = read(path, follow=follow)

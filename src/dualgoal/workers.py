@@ -38,7 +38,7 @@ Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
 
-class Pool(Generic[Job, Answer]):
+class Pool(Generic[Job, Answer], contextlib.AbstractContextManager["Pool[Job, Answer]"]):
     """Processes that answer jobs with `work(job)`. Use as a context manager: leaving it ends them.
 
     `work` travels to every process once and may keep things there between jobs. `needs_script` says that it holds
@@ -68,9 +68,6 @@ class Pool(Generic[Job, Answer]):
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(count)  # each waits for one process at a time
-
-    def __enter__(self) -> "Pool[Job, Answer]":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -71,9 +71,9 @@ def read(path: str | Path) -> RunFile:
 
 def _of_directory(path: Path) -> dict[str, Any]:
     """A run's own configuration, and its data if they are still where they were."""
-    recorded = directory.read(path)
-    file = recorded.facts.dataset.file
-    return config.to_dict(recorded.run) | ({"data": file} if file and Path(file).is_file() else {})
+    run, facts = directory.read(path)
+    file = facts.dataset.file
+    return config.to_dict(run) | ({"data": file} if file and Path(file).is_file() else {})
 
 
 def _require(value: Any, kind: type, where: str) -> Any:

@@ -32,7 +32,7 @@ def observations(archive: npz.Archive) -> tuple[np.ndarray, str]:
 def _usable(archive: npz.Archive, array_path: Path, digest_path: Path) -> tuple[np.ndarray, str] | None:
     """The map that is there, unless it is not the one that was written, or not what the archive holds."""
     try:
-        facts: Facts = jsons.read_as(Facts, digest_path)
+        facts = jsons.read_as(Facts, digest_path)
         mapped = np.load(array_path, mmap_mode="r")
         written = array_path.stat().st_mtime_ns
     except Exception:  # damaged or half of it (NumPy raises even the tokenizer's errors): it is made again

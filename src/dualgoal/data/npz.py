@@ -11,7 +11,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -68,7 +68,7 @@ def _refuse_other_formats(path: Path) -> None:
     raise UserError(f"{path.name}: not a readable npz (zip) file{found}; {cure}")
 
 
-class Archive:
+class Archive(AbstractContextManager["Archive"]):
     """An open npz file: `members` by key; `read` loads one into memory, `unpack` writes one to an npy file."""
 
     def __init__(self, path: Path):
@@ -84,9 +84,6 @@ class Archive:
         except BaseException:
             self._zip.close()
             raise
-
-    def __enter__(self) -> "Archive":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._zip.close()

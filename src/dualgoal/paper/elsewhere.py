@@ -74,7 +74,7 @@ class Method:
 def load(path: Path) -> Method:
     """Read and check one file; whatever is wrong is one line that names the file and the field."""
     cure = "see docs/reproduce.md"
-    found: Method = jsons.read_as(Method, Path(path), cure, follow=True, make=jsons.strictly)
+    found = jsons.read_as(Method, Path(path), cure, follow=True, make=jsons.strictly)
     if found.format != FORMAT:
         raise UserError(f"{path}: format is {found.format}; this version reads {FORMAT}")
     for number, row in enumerate(found.rows, 1):

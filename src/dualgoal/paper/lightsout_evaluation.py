@@ -1,7 +1,6 @@
 """Success on Lights Out, measured on the device: the puzzle is a few bit flips, so no worker process is needed."""
 
-from __future__ import annotations
-
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,13 @@ from dualgoal.runs.rows import EvalRow
 AT_ONCE = 16_384  # pairs of boards that are played at once
 
 
-class OnDevice:
+class OnDevice(AbstractContextManager["OnDevice"]):
     """An evaluator for training: acts greedily towards the five goals from a checkpoint, all seeds at once."""
 
     def __init__(self, run: config.Run, view: View, agent: Agent) -> None:
         self.run, self.view, self.agent = run, view, agent
         self._done: list[tuple[int, list[EvalRow]]] = []
         self._play = jax.jit(jax.vmap(lambda params, s, g: play(agent, view, params, s, g), in_axes=(0, None, None)))
-
-    def __enter__(self) -> OnDevice:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._done.clear()

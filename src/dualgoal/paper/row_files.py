@@ -80,7 +80,7 @@ class Record:
         if not known or not isinstance(content.get("rows"), list):
             raise UserError(f"{source}: not a row file of format {FORMAT}; {REMEDY}")
         plain = content | {"rows": [], "cost": content.get("cost") or {}, "source": source}
-        found: Record = jsons.typed_file(plain, cls, source, REMEDY)
+        found = jsons.typed_file(plain, cls, source, REMEDY)
         try:
             table = tables.get(found.table)
             table.column(found.column)

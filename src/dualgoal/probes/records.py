@@ -29,8 +29,7 @@ class Record:
 
 
 def read(path: Path) -> Record:
-    found: Record = jsons.read_as(Record, path)
-    return found
+    return jsons.read_as(Record, path)
 
 
 def settings(options: Options) -> dict[str, Any]:

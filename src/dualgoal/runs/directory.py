@@ -8,9 +8,10 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualgoal import jsons
 from dualgoal.errors import Preempted, UserError
@@ -46,8 +47,7 @@ def is_run(path: Path) -> bool:
     return (path / CONFIG).exists()
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(NamedTuple):
     """What config.json says about a run."""
 
     run: Run
@@ -150,7 +150,7 @@ def usable_evaluations(path: str | Path, name: str = EVALUATIONS) -> tuple[list[
     return usable_rows(Path(path) / name, EvalRow.from_json)
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """A run directory opened for writing. Use as a context manager: leaving it lets others write.
 
     With `wait`, another process that writes to it is waited for.
@@ -181,9 +181,6 @@ class Store:
         except BaseException as error:
             self._release(error)
             raise
-
-    def __enter__(self) -> "Store":
-        return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.metrics.close()

@@ -8,6 +8,7 @@ import functools
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class Plan:
         return jobs
 
 
-class WorkerEvaluator:
+class WorkerEvaluator(AbstractContextManager["WorkerEvaluator"]):
     """Evaluates checkpoints of a run in worker processes, in the order in which they were submitted.
 
     With `env`, an environment that no other process can make (an object, or a function of a notebook), this process
@@ -67,9 +68,6 @@ class WorkerEvaluator:
         self._pool: Pool[Job, list[Episode]] | Here[Job, list[Episode]]
         self._pool = Pool(Player(), workers, environment=ENVIRONMENT, cpus=cpus) if env is None else Here(Player(env))
         self._waiting: list[tuple[int, list[tuple[Job, Future[list[Episode]]]]]] = []
-
-    def __enter__(self) -> "WorkerEvaluator":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._pool.close()
@@ -155,8 +153,7 @@ def evaluate(
         check_range(name, given, 0)
     for name, given in (("episodes", episodes), ("workers", workers)):
         check_range(name, given, 1)
-    recorded = directory.read(path)
-    run, facts = recorded.run, recorded.facts
+    run, facts = directory.read(path)
     if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
     if env is None:

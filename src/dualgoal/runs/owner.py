@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from dualgoal import jsons
 from dualgoal.errors import UserError
@@ -32,6 +32,9 @@ EVERY = 5.0  # seconds between signs of life; $DUALGOAL_HEARTBEAT changes it
 LONGEST = 3600.0
 MISSED = 12  # signs of life that may be missing before an owner counts as gone
 WATCHED = 3  # how many are waited for then, because the clocks of two machines may differ
+
+
+T = TypeVar("T")
 
 
 class Replaced(UserError):
@@ -72,12 +75,12 @@ def read_owner(path: Path) -> Owner | None:
 
 
 def read_status(path: Path) -> Status | None:
-    found: Status | None = _read(path / STATUS, Status)
+    found = _read(path / STATUS, Status)
     usual = found is not None and 0 < found.every < LONGEST and abs(found.time) < 1e11  # others would be waited for
     return found if usual else None
 
 
-def _read(path: Path, kind: Any) -> Any:
+def _read(path: Path, kind: type[T]) -> T | None:
     try:
         return jsons.read_as(kind, path)
     except (OSError, ValueError):  # absent, or from another version: nobody can be asked

@@ -64,8 +64,7 @@ def load(path: str | Path, seed: int | None = None, step: int | None = None, ver
     path = Path(path)
     if path.suffix == ".safetensors":
         return _load_export(path, seed, step)
-    recorded = directory.read(path)
-    run, facts = recorded.run, recorded.facts
+    run, facts = directory.read(path)
     (seed,) = directory.choose_seeds(path, run, None if seed is None else (seed,))[:1]
     step = directory.choose_step(path, step) if verify or step is None else step
     agent = agent_for(run, facts.sizes)

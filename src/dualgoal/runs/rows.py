@@ -65,7 +65,7 @@ class EvalRow:
         called "goal" say "task"."""
         if isinstance(values, dict) and "task" in values:
             values = {"goal": values["task"], **values}
-        row: Self = jsons.typed_file(values, cls, where)
+        row = jsons.typed_file(values, cls, where)
         if row.episodes < 1 or not 0 <= row.successes <= row.episodes or min(row.seed, row.step, row.goal) < 0:
             raise UserError(f"{where}: {row.successes} successes in {row.episodes} episodes of goal {row.goal}")
         numbers = (row.seed, row.step, row.goal, row.episodes, row.length, row.goal_noise, row.action_noise)

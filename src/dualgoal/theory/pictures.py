@@ -141,17 +141,13 @@ def goals(grid: Grid) -> Figure:
     for a, b in np.argwhere(np.triu(neighbours)):
         axis.plot(*points[[a, b]].T, color="0.8", lw=1, zorder=0)
     axis.scatter(*points.T, c=colours, s=42)
-    axis.set_title("goals by classical scaling of their dual representations")
-    axis.set_aspect("equal")
-    axis.set_xticks([])
-    axis.set_yticks([])
+    title = "goals by classical scaling of their dual representations"
+    axis.set(title=title, aspect="equal", xticks=[], yticks=[])
     return figure
 
 
 def _show(axis: Axes, grid: Grid, field: np.ndarray, top: float) -> AxesImage:
-    axis.set_facecolor("0.15")
-    axis.set_xticks([])
-    axis.set_yticks([])
+    axis.set(facecolor="0.15", xticks=[], yticks=[])
     return axis.imshow(grid.image(field), cmap=NEAR_TO_FAR, vmin=0, vmax=top)
 
 
@@ -163,6 +159,5 @@ def _star(axis: Axes, grid: Grid, cell: int) -> None:
 def _observation(axis: Axes, grid: Grid, cell: int, pixels: np.ndarray) -> None:
     """What an agent might see: the maze under noise that is independent of the state."""
     axis.imshow(np.where(grid.walls, 0.0, 0.75) * 0.6 + 0.4 * pixels, cmap="gray", vmin=0, vmax=1)
-    axis.set_xticks([])
-    axis.set_yticks([])
+    axis.set(xticks=[], yticks=[])
     _star(axis, grid, cell)
