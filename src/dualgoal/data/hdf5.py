@@ -32,7 +32,7 @@ class Table:
         paths = [path.split("/") for path in self.members]
         groups = [parts[:-1] for parts in paths if parts[-1].lower() in names]
         depth = min(map(len, groups), default=0)
-        chosen = {"/".join(group): {} for group in groups if len(group) == depth}
+        chosen: dict[str, dict[str, Any]] = {"/".join(group): {} for group in groups if len(group) == depth}
         if len(chosen) < 2 or len({group.rpartition("/")[0] for group in chosen}) > 1:
             return []
         for parts, entry in zip(paths, self.members.values(), strict=True):
