@@ -323,7 +323,10 @@ def test_output_on_a_full_disk_is_not_a_success():
 INTERRUPTIBLE = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
 
 
-def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_lost():
+@pytest.mark.parametrize(
+    ("name", "verb", "status"), [("SIGINT", "doctor", 130), ("SIGINT", "train", 130), ("SIGTERM", "train", 75)]
+)
+def test_a_signal_in_a_callback_of_the_garbage_collector_is_not_lost(name, verb, status):
     code = """
         import dataclasses, gc, os, signal, sys, time
         from dualgoal.cli import main, verb
@@ -333,19 +336,20 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_is_not_lost():
             def run(self):
                 def callback(*_):
                     gc.callbacks.remove(callback)
-                    os.kill(os.getpid(), signal.SIGINT)
+                    os.kill(os.getpid(), signal.NAME)
                     time.sleep(0)
                 gc.callbacks.append(callback)
                 gc.collect()
                 time.sleep(20)
 
         main.Entry.load = lambda entry: Wait
-        sys.argv = ["dualgoal", "doctor"]
+        sys.argv = ["dualgoal", "VERB"]
         sys.exit(main.main())
     """
-    words = [sys.executable, "-c", INTERRUPTIBLE + textwrap.dedent(code)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=15)
-    assert (done.returncode, done.stderr) == (130, "dualgoal: stopped: dualgoal doctor\n")
+    code = textwrap.dedent(code).replace("NAME", name).replace("VERB", verb)
+    done = subprocess.run([sys.executable, "-c", INTERRUPTIBLE + code], capture_output=True, text=True, timeout=15)
+    assert (done.returncode, done.stderr.count("\n")) == (status, 1), done.stderr
+    assert done.stderr.startswith("dualgoal: ") and f"dualgoal {verb}" in done.stderr
 
 
 @pytest.mark.parametrize("delay", [0.3, 0.8, 1.3])

@@ -1,5 +1,6 @@
 """A scheduler's signal saves a run at the next step and ends it with a status that asks to be started again."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -22,8 +23,8 @@ pytestmark = [
 RUN = tiny_run(steps=40, eval_every=20, episodes=1, seeds=(0,))
 
 
-def train(folder, out, ask=lambda: None):
-    training.train(RUN, out, data_path=folder, quiet=True, evaluator=Scorer(RUN.seeds, ask))
+def train(folder, out, ask=lambda: None, run=RUN):
+    training.train(run, out, data_path=folder, quiet=True, evaluator=Scorer(run.seeds, ask))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,17 @@ def test_during_training_the_next_step_is_saved_and_the_rest_follows_bit_for_bit
     assert found.value.number == number and signal.getsignal(number) is signal.SIG_DFL, "as before"
     assert 0 < directory.steps(tmp_path / "a")[-1] < RUN.steps
     train(folder, tmp_path / "a")
-    assert record(tmp_path / "a").items() >= undisturbed.items()
+    assert record(tmp_path / "a") == undisturbed
+
+
+def test_a_complete_run_keeps_no_checkpoint_of_an_interruption(folder, tmp_path):
+    """Not even where it is among the last few, because the run saves but once."""
+    run = dataclasses.replace(RUN, eval_every=RUN.steps, save_every=RUN.steps, log_every=10)
+    with pytest.raises(Preempted):
+        train(folder, tmp_path / "a", signalling(signal.SIGTERM, 2), run)
+    assert 0 < directory.steps(tmp_path / "a")[-1] < run.steps
+    train(folder, tmp_path / "a", run=run)
+    assert directory.steps(tmp_path / "a") == [run.steps]
 
 
 def test_during_the_last_evaluation_it_is_done_again(folder, tmp_path, undisturbed):
@@ -70,8 +81,7 @@ def test_during_the_last_evaluation_it_is_done_again(folder, tmp_path, undisturb
         training.train(RUN, tmp_path / "a", data_path=folder, quiet=True, evaluator=never)
     assert not directory.evaluations(tmp_path / "a")
     train(folder, tmp_path / "a")
-    assert record(tmp_path / "a")["eval.jsonl"] == undisturbed["eval.jsonl"]
-    assert record(tmp_path / "a").items() >= undisturbed.items()
+    assert record(tmp_path / "a") == undisturbed
 
 
 def test_during_compilation_nothing_is_begun(folder, tmp_path, undisturbed, monkeypatch):
@@ -95,7 +105,7 @@ def test_the_second_signal_stops_at_once_with_the_last_checkpoint_intact(folder,
     with pytest.raises(Preempted, match="second signal"):
         train(folder, tmp_path / "a", lambda: [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)])
     train(folder, tmp_path / "a")
-    assert record(tmp_path / "a").items() >= undisturbed.items()
+    assert record(tmp_path / "a") == undisturbed
 
 
 def test_the_second_signal_stops_what_never_returns_to_python(tmp_path):

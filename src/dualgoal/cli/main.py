@@ -72,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:]
     outputs = terminal.protect_output()
     terminal.shorten_warnings()
+    terminal.repeat_lost_signals()
     terminal.protect_interrupts(farewell("stopped", words))
     if any(VERBS[name].resumes for name in (" ".join(words[:n]) for n in (1, 2)) if name in VERBS):
         terminal.protect_preemption(farewell("stopped", words))

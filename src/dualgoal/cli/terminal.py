@@ -63,13 +63,8 @@ def lost_output(outputs: list[Output]) -> str | None:
 
 
 def protect_interrupts(farewell: str) -> None:
-    """Make every Ctrl-C count, also in the places where Python drops a KeyboardInterrupt or crashes with it.
-
-    - In an import: extension modules do not expect an exception while they are set up (jaxlib crashed in one of ten
-      attempts). Nothing has been begun at that time, so the process says farewell and ends at once.
-    - In finalizers and in the callbacks of the garbage collector, of which JAX has one: Python prints the exception
-      and continues. It is raised again a moment later.
-    """
+    """Let Ctrl-C end the process at once, with a farewell, in an import: extension modules do not expect an exception
+    while they are set up (jaxlib crashed in one of ten attempts), and nothing has been begun at that time."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return  # somebody else has decided, for instance a shell that runs this in the background
 
@@ -79,15 +74,6 @@ def protect_interrupts(farewell: str) -> None:
             os._exit(INTERRUPTED)
         raise KeyboardInterrupt
 
-    def unraisable(found: "sys.UnraisableHookArgs") -> None:
-        if not issubclass(found.exc_type, KeyboardInterrupt):
-            report(found)
-            return
-        again = threading.Timer(RETRY_SECONDS, interrupt_main_thread)
-        again.daemon = True
-        again.start()
-
-    report, sys.unraisablehook = sys.unraisablehook, unraisable
     signal.signal(signal.SIGINT, interrupt)
 
 
@@ -106,6 +92,25 @@ def protect_preemption(farewell: str) -> None:
     for number in FROM_SCHEDULERS:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, leave)
+
+
+def repeat_lost_signals() -> None:
+    """Make every signal count, also in finalizers and in the callbacks of the garbage collector, of which JAX has one:
+    there Python prints the exception of a handler and continues. The signal is sent again a moment later."""
+
+    def unraisable(found: "sys.UnraisableHookArgs") -> None:
+        if isinstance(found.exc_value, KeyboardInterrupt):
+            number = int(signal.SIGINT)
+        elif isinstance(found.exc_value, Preempted):
+            number = found.exc_value.number
+        else:
+            report(found)
+            return
+        again = threading.Timer(RETRY_SECONDS, signal_main_thread, (number,))
+        again.daemon = True
+        again.start()
+
+    report, sys.unraisablehook = sys.unraisablehook, unraisable
 
 
 def shorten_warnings() -> None:
@@ -129,9 +134,9 @@ def importing(frame: FrameType | None) -> bool:
     return False
 
 
-def interrupt_main_thread() -> None:
-    """As Ctrl-C does: by a real signal where there is one, which also ends waiting."""
+def signal_main_thread(number: int) -> None:
+    """By a real signal where there is one, which also ends waiting."""
     if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
     else:
-        _thread.interrupt_main()
+        _thread.interrupt_main(signal.Signals(number))

@@ -248,11 +248,12 @@ class Store(AbstractContextManager["Store"]):
         for later in [s for s in steps(self.path) if s > step]:
             remove_checkpoint(self.path, later)
 
-    def prune(self, keep: Iterable[int]) -> None:
+    def prune(self, keep: Iterable[int], scheduled: Collection[int] | None = None) -> None:
         """Drop the checkpoints that neither `keep` nor the last few need. By arrays, not by JSON: a process killed
-        between the two removals leaves arrays that no JSON names."""
+        between the two removals leaves arrays that no JSON names. With `scheduled`, only these are among the last few:
+        a complete run does not need what an interruption saved between them."""
         self.owner.check()
-        wanted = {*steps(self.path)[-KEEP_LAST:], *keep}
+        wanted = {*[s for s in steps(self.path) if scheduled is None or s in scheduled][-KEEP_LAST:], *keep}
         for step in set(_numbers(self.path, ".safetensors")) - wanted:
             remove_checkpoint(self.path, step)
 

@@ -130,7 +130,7 @@ def train(
             start = resume.restore(record, loop, run, goals)
         record.owner.report(start.step, None, "compiling" if start.step < run.steps else "")
         if start.step == run.steps and not start.evaluations:
-            record.prune(scored_steps(run, run.steps))
+            record.prune(scored_steps(run, run.steps), saved_steps(run))
             say(f"{out}: complete ({run.steps:,} steps)")
             return out
         say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
@@ -176,7 +176,7 @@ class Session:
         self.display, self.trackers = display, opened
         self.on_evaluation, self.enough = on_evaluation, False
         self.logs = {*_multiples(run.log_every, run)}
-        self.saves = {*run.eval_steps, *_multiples(run.save_every, run)}
+        self.saves = saved_steps(run)
         self.stops = sorted(self.logs | self.saves)
         self.since = 0.0  # when the device was last accounted for
 
@@ -212,7 +212,8 @@ class Session:
                 self._collect(step)
                 self._leave_if(interruption, step)
                 time.sleep(0.05)
-        self.record.prune(scored_steps(self.run, step))  # also what a process killed while pruning left behind
+        # Also what a process killed while pruning left behind.
+        self.record.prune(scored_steps(self.run, step), self.saves if step == self.run.steps else None)
 
     def _keep_schedule(self, step: int, state: State, training: Any, held_out: Any, rate: float) -> None:
         """What is due after `step`: log, then save, then evaluate what was saved."""
@@ -287,6 +288,11 @@ class Session:
 def scored_steps(run: config.Run, step: int) -> list[int]:
     """The evaluations up to `step` that a score averages; their checkpoints are kept."""
     return [s for s in run.eval_steps if s <= step][-KEPT_EVALUATIONS:]
+
+
+def saved_steps(run: config.Run) -> set[int]:
+    """The steps after which a checkpoint is due; `run.steps` is one of them."""
+    return {*run.eval_steps, *_multiples(run.save_every, run)}
 
 
 def default_workers(platform: str, cpus: list[int] | None) -> int:
