@@ -114,7 +114,7 @@ class Report(Verb):
     """The file can be sent to others: it needs neither a server nor the runs."""
 
     runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...", help_behavior_hint="(required)")]
-    """Run directories."""
+    """Run directories, or folders that hold some."""
     out: Path
     """The file to write."""
     data: Annotated[Path | None, unset("the dataset that each run names", "PATH")] = None
