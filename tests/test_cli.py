@@ -17,6 +17,7 @@ import tyro
 
 from calls import configured, parsed, said
 from dualgoal import cli, registry
+from dualgoal.cli import parsing
 from dualgoal.cli.main import VERBS, explain, main
 from dualgoal.errors import UserError
 from dualgoal.paper import settings
@@ -55,9 +56,19 @@ def test_the_package_imports_at_once_and_without_jax():
 def test_every_option_of_every_verb_has_help(capsys, verb):
     status, out, _ = said(capsys, *verb.split(), "--help")
     assert status == 0 and f"usage: dualgoal {verb}" in out and VERBS[verb].summary in plain(out)
-    options = re.split(r"\n│ (?=\S)", out)[1:]  # the text of an option is indented below it
-    silent = [text for text in options if text.startswith("-") and not re.search(r"\s{2,}\w.*\w", text, re.S)]
+    options = re.split(r"\n[│ ] (?=--?[a-z])", out)[1:]  # in a frame or without one
+    silent = [text for text in options if not re.search(r"\s{2,}\w.*\w", text, re.S)]
     assert not silent, silent
+    verb_class = VERBS[verb].load()
+    shown = set(re.findall(r"--[a-z][\w.-]*", " ".join(options)))
+    offered = set(parsing.flags(verb_class, verb_class.defaults(["--help"])))
+    assert "--help" in shown and offered <= shown, "completion and suggestions have no others"
+    assert verb != "train" or {"--rep", "--algo", "--config"} <= offered
+
+
+def test_help_is_a_command_too(capsys):
+    assert said(capsys, "help") == said(capsys, "--help") and said(capsys, "help")[0] == 0
+    assert said(capsys, "help", "data", "info") == said(capsys, "data", "info", "--help")
 
 
 def test_the_help_of_an_option_is_one_line_of_source():

@@ -118,6 +118,8 @@ def _failed(message: str) -> int:
 
 
 def run(words: list[str]) -> None:
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     group = {name: entry for name, entry in VERBS.items() if name.startswith(f"{words[0]} ")} if words else {}
     if not words or words[0] in ("-h", "--help"):
         print(usage(VERBS))

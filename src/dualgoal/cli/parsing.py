@@ -84,10 +84,15 @@ def parse(cls: type[T], words: Sequence[str], command: str, description: str, de
 
 
 def flags(cls: type, default: Any = None, prefix: str = "--") -> Iterator[str]:
-    """The options of a dataclass by name; fields that hold another dataclass have theirs behind a dot."""
-    types = get_type_hints(cls)
+    """The options of a dataclass as a user types them; fields that hold another dataclass have theirs behind a dot.
+    Arguments that are known by their place, and fields that no user sets, have none."""
+    types, annotated = get_type_hints(cls), get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
-        value, name = getattr(default, field.name, None), field.name.replace("_", "-")
+        notes = getattr(annotated[field.name], "__metadata__", ())
+        if tyro.conf.Positional in notes or tyro.conf.Suppress in notes:
+            continue
+        called = next((note.name for note in notes if getattr(note, "name", None)), field.name)
+        value, name = getattr(default, field.name, None), called.replace("_", "-")
         if dataclasses.is_dataclass(value):
             yield from flags(type(value), value, f"{prefix}{name}.")
         else:
