@@ -98,6 +98,8 @@ def test_own_data_can_be_swept(tmp_path):
     content = FILE.replace("cube-single-play-v0", "my-robot")
     (first, *_) = sweep.plan(write(tmp_path, content), tmp_path)
     assert first.planned.config["task"] == "my-robot" and first.planned.config["episodes"] == 0
+    (first, *_) = sweep.plan(write(tmp_path, content.replace("[options]", '[options]\nenv = "robot:Env"')), tmp_path)
+    assert first.planned.config["env"] == "robot:Env" and first.planned.config["episodes"] == 50, "as train does"
 
 
 def test_engines_are_named_and_what_they_need_is_said_before_anything_is_trained(tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ def for_task(
     task is an error that names the nearest one."""
     if tasks.plain(task) in tasks.TASKS or not has_data:
         return preset(task, rep, algo, source=source, **overrides)
-    return own(task, rep, algo, has_env=has_env, **overrides)
+    return own(task, rep, algo, has_env=has_env or bool(overrides.get("env")), **overrides)
 
 
 def own(task: str, rep: str, algo: str, has_env: bool = False, **overrides: Any) -> config.Run:
