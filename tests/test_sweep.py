@@ -98,6 +98,10 @@ def test_own_data_can_be_swept(tmp_path):
     content = FILE.replace("cube-single-play-v0", "my-robot")
     (first, *_) = sweep.plan(write(tmp_path, content), tmp_path)
     assert first.planned.config["task"] == "my-robot" and first.planned.config["episodes"] == 0
+    trainer = Trainer()
+    with pytest.raises(UserError, match=r"mine.toml: unknown task 'my-robot' .*; data of your own need --data FOLDER"):
+        sweep.carry_out(write(tmp_path, content), out=tmp_path, execution=Execution(train=trainer))
+    assert not trainer.calls, "found before anything is trained"
     (first, *_) = sweep.plan(write(tmp_path, content.replace("[options]", '[options]\nenv = "robot:Env"')), tmp_path)
     assert first.planned.config["env"] == "robot:Env" and first.planned.config["episodes"] == 50, "as train does"
 

@@ -150,8 +150,11 @@ def carry_out(
     path: str | Path, *, out: str | Path = "runs", execution: Execution | None = None, say: Say = print
 ) -> Outcome:
     """Do every run of a file that is not finished, and write the table to OUT/tables."""
-    found = plan(path, out)
-    problems = jobs.carry_out(found, Path(out), execution or Execution(), say)
+    found, execution = plan(path, out), execution or Execution()
+    for task in (job.planned.task for job in found if job.status != "finished" and execution.data is None):
+        if tasks.plain(task) not in tasks.TASKS and tasks.family(task) not in families.OTHERS:
+            raise UserError(f"{path}: {errors.unknown('task', task, tasks.TASKS)}; data of your own need --data FOLDER")
+    problems = jobs.carry_out(found, Path(out), execution, say)
     lines = [_line(job, problems) for job in found]
     values = {"runs": [dataclasses.asdict(line) for line in lines]}
     return jobs.write_outcome(Path(out) / "tables" / read(path).name, table(lines), values, problems)
