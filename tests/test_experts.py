@@ -78,6 +78,9 @@ def test_a_file_collects_and_is_recorded(tmp_path):
         ({"walk.layers.1.bias": np.full(8, np.nan, np.float32)}, {}, "NaN"),
         ({}, {"activation": "swish"}, "activation 'swish' is not one of"),
         ({}, {"aim": "far"}, "aim 'far' is not a length in metres"),
+        ({}, {"turns": "3 4"}, "turns '3 4' are not columns where pairs of inputs begin"),
+        ({}, {"turns": "26"}, "turns '26' are not columns"),
+        ({}, {"turns": "-4"}, "turns '-4' are not columns"),
         ({}, {"aim": "-1"}, "aim '-1' is not a length in metres"),
         (
             {"walk.layers.1.weight": np.zeros((16, 4), np.float32), "walk.layers.1.bias": np.zeros(4, np.float32)},

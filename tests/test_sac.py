@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from dualgoal.collect import experts
 from dualgoal.errors import UserError
-from dualgoal.experts import evaluation, training
+from dualgoal.experts import evaluation, rounds, training
 from dualgoal.experts.bodies import BODIES, Body
 from dualgoal.experts.recipe import OFFICIAL, Recipe, changed
 from dualgoal.experts.sac import SAC, sample
@@ -50,6 +50,11 @@ class Puck(Body):
 
     def fallen(self, seen):
         return np.abs(seen[:, :2]).max(axis=1) > 60  # off the table
+
+    turns = (0,)
+
+    def scale(self):
+        return np.array([0.5, 0.25, 1, 1], np.float32)
 
 
 RECIPE = Recipe(
@@ -182,6 +187,77 @@ def test_a_policy_alone_must_fit(whole, tmp_path):
     assert not (tmp_path / "config.json").exists(), "the folder can still be used"
 
 
+def test_in_the_frame_of_the_command_all_directions_are_alike(tmp_path):
+    recipe = dataclasses.replace(RECIPE, steps=448, command_frame=True, look_ahead=3)
+    policy = experts.load(training.train(recipe, tmp_path / "run", **QUICK), "walk", (4, 2))
+    velocity, angle = np.array([3.0, -2.0]), 0.7
+    turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    straight, turned = (np.float32([*velocity @ by, *np.array([1, 0]) @ by]) for by in (np.eye(2), turn))
+    assert np.allclose(policy(straight), policy(turned), atol=1e-5)
+    assert not np.allclose(policy(straight), policy(np.float32([3, -2, *turned[2:]])), atol=1e-3)
+    session = training.Session(dataclasses.replace(recipe, actor_waits=1), tmp_path / "run", 1)
+    mean = jax.jit(lambda p, s: p(session.sac.view(s))[0])
+    for file in ("networks.safetensors", "actor.safetensors"):
+        session.begin_with(tmp_path / "run" / file)
+        assert np.allclose(np.tanh(mean(session.state.params.policy, turned[None])), policy(turned), atol=1e-5)
+    session.close()
+    with pytest.raises(UserError, match="not trained with this frame of reference; give --command-frame"):
+        training.train(
+            dataclasses.replace(RECIPE, actor_waits=1), tmp_path / "other", start=tmp_path / "run/actor.safetensors"
+        )
+
+
+def test_looking_ahead_adds_rewards_until_the_episode_ends():
+    def row(number, reward, bootstrap):
+        return np.array([[number, number + 0.5, 0.0, reward, bootstrap]], np.float32)  # state, next, action
+
+    played = [row(1, 1, 1), row(2, 2, 1), row(3, 4, 1), row(4, 8, 0), row(5, 16, 1)]
+    ended = [np.array([end]) for end in (False, True, False, True, False)]
+    found = np.concatenate(rounds.look_ahead(played, ended, 1, 3, 0.5))[:, [0, 1, 3, 4]]
+    assert found.tolist() == [[1, 2.5, 2, 0.5], [2, 2.5, 2, 1], [3, 4.5, 8, 0], [4, 4.5, 8, 0], [5, 5.5, 16, 1]]
+
+
+def test_the_lesson_of_a_humanoid_rewards_rising_and_bounds_speed():
+    body = BODIES["humanoid"]()
+    seen, progress = np.zeros((5, 69)), np.array([0.0, 0.0, 0.05, 0.01, -0.05])
+    seen[:, 23], seen[:, 38] = (-0.1, 0.7, 1.4, 1.5, 1.6), 1.0  # heights of the head; all are upright
+    own = body.standing(seen) * (1 + 100 * progress)
+    assert np.array_equal(body.lesson(seen, progress, 0.0, 0.0), own)
+    assert np.allclose(body.lesson(seen, progress, 2.0, 0.0) - own, [0, 0.5, 2, 2, 2])
+    assert np.allclose(body.lesson(seen, progress, 0.0, 0.8)[2:], [3, 2, -1])
+    assert body.scale().shape == (body.observation_size,)
+
+
+def test_what_is_learned_from_is_the_lesson_and_what_is_counted_the_reward():
+    recipe = dataclasses.replace(OFFICIAL["humanoid"], envs=4, horizon=1)
+    plain, taught = (
+        rounds.Simulator(dataclasses.replace(recipe, rise=rise), BODIES["humanoid"](), 1).play(0, still)
+        for rise in (0.0, 2.0)
+    )
+    assert np.array_equal(plain.tally, taught.tally)
+    assert (taught.rows[:, -2] > plain.rows[:, -2] + 0.5).all()  # they begin in the air
+    assert np.array_equal(np.delete(taught.rows, -2, axis=1), np.delete(plain.rows, -2, axis=1))
+
+
+def still(observation):
+    return np.zeros((len(observation), 42), np.float32)
+
+
+def test_a_share_of_episodes_begins_standing():
+    recipe = dataclasses.replace(OFFICIAL["humanoid"], envs=40, horizon=1, upright=0.5, episode=2)
+    simulator = rounds.Simulator(recipe, BODIES["humanoid"](), 1)
+    simulator.simulations.start(np.random.default_rng(0))
+    seen, body = simulator.simulations.seen, simulator.body
+    standing = (body.head_height(seen) > 1.4) & (seen[:, 38] > 0.99)
+    assert 12 <= standing.sum() <= 28
+    depths = [-data.contact.dist.min(initial=0.0) for data in simulator.simulations.datas]
+    assert max(depths) < 0.03, "nobody begins in the floor"
+    assert len(np.unique(np.round([data.qpos[6] for data in simulator.simulations.datas], 3))) > 30, "all directions"
+    steps = [simulator.simulations.step(np.zeros((40, 21)), np.random.default_rng(1)) for _ in range(2)]
+    assert not steps[0].ended.any() and steps[1].ended.all()
+    simulator.simulations.close()
+
+
 def test_density_of_squashed_samples():
     mean, log_std, noise = np.random.default_rng(0).normal(size=(3, 5, 3))
     action, log_prob = map(np.asarray, jax.jit(sample)(mean, log_std, noise))
@@ -231,7 +307,8 @@ def test_official_recipes_are_the_defaults():
     "wrong",
     [
         {"envs": 0}, {"lr": 0.0}, {"lr": math.inf}, {"updates_per_step": math.inf}, {"discount": 1.5}, {"hidden": (0,)},
-        {"policy_hidden": ()},
+        {"policy_hidden": ()}, {"look_ahead": 0}, {"rise": -1.0}, {"pace": -1.0}, {"upright": 1.5},
+        {"episode": -1},
     ],
 )  # fmt: skip
 def test_numbers_out_of_range_are_one_line(wrong):
@@ -243,6 +320,13 @@ def test_numbers_out_of_range_are_one_line(wrong):
 def test_a_round_must_fit_into_the_replay():
     with pytest.raises(UserError, match="64 simulations x 4 steps: more than the replay"):
         Recipe("ant", replay=10)
+
+
+def test_what_only_the_humanoid_has_is_refused_for_others(tmp_path):
+    for name in ("rise", "pace", "upright", "command_frame"):
+        with pytest.raises(UserError, match=f"{name} is for the humanoid; leave it out for ant"):
+            training.train(Recipe("ant", **{name: True}), tmp_path / "run", **QUICK)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("wrong", [{"threads": -1}, {"log_every": 0}, {"save_every": 0}])

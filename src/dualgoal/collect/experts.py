@@ -5,10 +5,11 @@ loading it, with one multilayer perceptron per skill (docs/data.md describes it)
 files, and those in `SHIPPED` come with the package, one for each body that was trained.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -38,25 +39,42 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"gelu": gelu, "rel
 SQUASHES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tanh": np.tanh, "none": identity}
 
 
+def turned(x: Any, pairs: Sequence[int], xp: Any = np) -> Any:
+    """Rows x with pairs of columns turned around the vertical so that the last pair, a direction, becomes (1, 0).
+
+    `pairs` are the columns where the others begin; `xp` is NumPy or its like.
+    """
+    ahead, left = x[..., -2:-1], x[..., -1:]
+    parts, at = [], 0
+    for k in (*pairs, x.shape[-1] - 2):
+        first, second = x[..., k : k + 1], x[..., k + 1 : k + 2]
+        parts += [x[..., at:k], ahead * first + left * second, ahead * second - left * first]
+        at = k + 2
+    return xp.concatenate(parts, axis=-1)
+
+
 class MLP:
     """A perceptron in NumPy: so small that compiling it would cost more than it saves.
 
     With an `aim` above 0 its last two inputs, the way to go, are scaled to that length: a ball that is near its goal is
-    then played as one with a goal behind it, instead of being stopped short of it.
+    then played as one with a goal behind it, instead of being stopped short of it. With `turns` it reads the world
+    as if the command, its last two inputs, always pointed along the first axis (see `turned`).
     """
 
     def __init__(
         self, layers: list[tuple[np.ndarray, np.ndarray]], activation: str = "gelu", squash: str = "tanh",
-        aim: float = 0.0,
+        aim: float = 0.0, turns: Sequence[int] = (),
     ):  # fmt: skip
         self.layers, self.activation, self.squash = layers, ACTIVATIONS[activation], SQUASHES[squash]
-        self.aim = aim
+        self.aim, self.turns = aim, tuple(turns)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         if self.aim:
             state, way = x[..., :-2], x[..., -2:]
             length = np.linalg.norm(way, axis=-1, keepdims=True)
             x = np.concatenate([state, way * (self.aim / (length + 1e-6))], axis=-1, dtype=x.dtype)
+        if self.turns:
+            x = turned(x, self.turns)
         for weight, bias in self.layers[:-1]:
             x = self.activation(x @ weight + bias)
         weight, bias = self.layers[-1]
@@ -139,7 +157,22 @@ def load(path: Path, skill: str, sizes: tuple[int, int]) -> MLP:
         raise UserError(f"{path.name}: no skill '{skill}'; expected '{skill}.layers.0.weight', see docs/data.md")
     if (outputs := len(layers[-1][1])) != sizes[1]:
         raise UserError(f"{path.name}: skill '{skill}' gives {outputs} numbers but actions have {sizes[1]}")
-    return MLP(layers, meta.get("activation", "gelu"), meta.get("squash", "tanh"), _aim(path, meta))
+    return MLP(
+        layers,
+        meta.get("activation", "gelu"),
+        meta.get("squash", "tanh"),
+        _aim(path, meta),
+        _turns(path, meta, sizes[0]),
+    )
+
+
+def _turns(path: Path, meta: dict[str, str], inputs: int) -> tuple[int, ...]:
+    words = meta.get("turns", "").split()
+    turns = tuple(int(word) for word in words if word.isdecimal())
+    ends = (*turns, inputs - 2)
+    if len(turns) != len(words) or any(b - a < 2 for a, b in itertools.pairwise(ends)):
+        raise UserError(f"{path.name}: turns '{meta['turns']}' are not columns where pairs of inputs begin")
+    return turns
 
 
 def _aim(path: Path, meta: dict[str, str]) -> float:

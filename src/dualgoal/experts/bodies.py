@@ -35,6 +35,7 @@ class Body(abc.ABC):
     seconds: ClassVar[float]  # per control step
     limit: ClassVar[int]  # steps of a training episode
     new_command_every: ClassVar[int | None]  # steps, besides the beginning of an episode
+    turns: ClassVar[tuple[int, ...]] = ()  # where pairs of observed numbers begin that are in the world's frame
 
     def __init__(self) -> None:
         self.model = mujoco.MjModel.from_xml_string(self.xml())
@@ -49,6 +50,10 @@ class Body(abc.ABC):
     @abc.abstractmethod
     def reset(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
         """Begin an episode."""
+
+    def stand(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
+        """Begin an episode on one's feet, as most bodies always do."""
+        self.reset(data, rng)
 
     @abc.abstractmethod
     def step(self, data: mujoco.MjData, action: np.ndarray) -> None:
@@ -77,6 +82,10 @@ class Body(abc.ABC):
     def progress(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
         """Metres (E,) that one step made in the sense of the command."""
         return ((after[:, :2] - before[:, :2]) * command).sum(axis=1)
+
+    def scale(self) -> np.ndarray:
+        """Factors (observation_size,) that bring observed numbers to about the same size."""
+        return np.ones(self.observation_size, np.float32)
 
     @abc.abstractmethod
     def fallen(self, seen: np.ndarray) -> np.ndarray:
@@ -155,6 +164,8 @@ class Humanoid(Body):
     name, asset, observation_size = "humanoid", "humanoid.xml", 69
     seconds, limit, new_command_every = 0.025, 1000, 200
     torso, head, limbs = 1, 2, [16, 10, 13, 7]  # bodies: left hand, left foot, right hand, right foot
+    turns = (37, 40)  # velocities of the centre of mass and of the torso
+    ON_FEET = 1.3  # height of the torso with straight legs
     STAND = 1.4  # height of the head that is worth a full reward
 
     def reset(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
@@ -167,6 +178,14 @@ class Humanoid(Body):
             mujoco.mj_forward(self.model, data)
             if data.ncon == 0:
                 return
+
+    def stand(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
+        mujoco.mj_resetData(self.model, data)
+        turn = rng.uniform(-np.pi, np.pi) / 2
+        data.qpos[2:7] = self.ON_FEET, np.cos(turn), 0.0, 0.0, np.sin(turn)
+        data.qpos[7:] = np.clip(rng.uniform(-RESET_NOISE, RESET_NOISE, self.model.nu), *self.model.jnt_range[1:].T)
+        data.qvel += RESET_NOISE * rng.standard_normal(self.model.nv)
+        mujoco.mj_forward(self.model, data)
 
     def step(self, data: mujoco.MjData, action: np.ndarray) -> None:
         # As dm_control does it: positions and what is computed from them belong to the same time.
@@ -195,8 +214,25 @@ class Humanoid(Body):
         leaning = np.maximum(0.9 - seen[:, 38], 0.0) / 1.9
         return np.exp(missing**2 * np.log(0.1)) * np.maximum(1.0 - leaning, 0.0)
 
+    def scale(self) -> np.ndarray:
+        return np.repeat([1.0, 0.25, 0.1, 1.0], [43, 3, 21, 2]).astype(np.float32)  # spin of the torso, of the joints
+
     def reward(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
-        return self.standing(after) * (1 + 100 * self.progress(before, after, command))
+        return self._reward(after, self.progress(before, after, command))
+
+    def _reward(self, seen: np.ndarray, progress: np.ndarray) -> np.ndarray:
+        return self.standing(seen) * (1 + 100 * progress)
+
+    def lesson(self, seen: np.ndarray, progress: np.ndarray, rise: float, pace: float) -> np.ndarray:
+        """Rewards (E,) that are easier to learn from than those of the environment.
+
+        These are almost zero for all that lie, so `rise` is added for the height of the head, which tells lying from
+        sitting and sitting from kneeling; and who falls in the right direction gets much of them for a moment, unless
+        `pace`, in metres per second, bounds what speed is worth.
+        """
+        most = pace * self.seconds or np.inf
+        risen = np.clip(self.head_height(seen) / self.STAND, 0.0, 1.0) ** 2
+        return self._reward(seen, np.clip(progress, -most, most)) + rise * risen
 
     def fallen(self, seen: np.ndarray) -> np.ndarray:
         return np.zeros(len(seen), bool)

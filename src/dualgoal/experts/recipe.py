@@ -51,19 +51,35 @@ class Recipe:
     """Weight of the entropy at the beginning; it is learned."""
     actor_waits: int = 0
     """Gradient steps at the beginning that train only the critics, for a policy that comes without them (--start)."""
+    look_ahead: int = 1
+    """Steps whose rewards a critic's target adds up before it bootstraps, as far as the round goes."""
+    rise: float = 0.0
+    """Reward for the height of the head, besides the body's own: what a humanoid that stands gets for it per step."""
+    pace: float = 0.0
+    """Metres per second along the command (or against it) beyond which a humanoid's reward does not change; 0: none."""
+    upright: float = 0.0
+    """Share of the episodes that begin standing, for a body that otherwise begins lying down."""
+    episode: int = 0
+    """Steps of an episode; 0: as many as the body's own has."""
+    command_frame: bool = False
+    """Read velocities in the frame of the command, whatever its direction, and in units of about their usual size."""
     seed: int = 0
     """Random seed."""
     begins_with: str | None = None
     """SHA-256 of the file whose networks are trained further; None: they begin at random."""
 
     def __post_init__(self) -> None:
-        least = {"steps": 1, "envs": 1, "horizon": 1, "random_steps": 0, "batch_size": 1, "actor_waits": 0, "seed": 0}
+        least = {
+            "steps": 1, "envs": 1, "horizon": 1, "random_steps": 0, "batch_size": 1, "actor_waits": 0, "look_ahead": 1,
+            "rise": 0, "pace": 0, "episode": 0, "seed": 0,
+        }  # fmt: skip
         for name, smallest in least.items():
             check_range(name, getattr(self, name), smallest, math.inf)
         for name in ("hidden", "policy_hidden"):
             widths = getattr(self, name)
             if not widths or not all(1 <= width <= WIDEST for width in widths):
                 raise UserError(f"{name} is {widths}; expected one width or more, each from 1 to {WIDEST:,}")
+        check_range("upright", self.upright, 0, 1)
         for name in ("discount", "tau"):
             if not 0 < getattr(self, name) <= 1:
                 raise UserError(f"{name} is {getattr(self, name)}; expected a number above 0 and at most 1")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dualgoal.collect.experts import MLP
-from dualgoal.experts.bodies import Body
+from dualgoal.experts.bodies import Body, Humanoid
 from dualgoal.experts.recipe import Recipe
 from dualgoal.experts.sac import LARGEST_LOG_STD, SMALLEST_LOG_STD
 from dualgoal.experts.simulations import Simulations
@@ -46,7 +46,7 @@ class Round(NamedTuple):
 class Simulator:
     def __init__(self, recipe: Recipe, body: Body, threads: int):
         self.recipe, self.body = recipe, body
-        self.simulations = Simulations(body, recipe.envs, threads)
+        self.simulations = Simulations(body, recipe.envs, threads, recipe.episode or None, recipe.upright)
         self.returns = np.zeros(recipe.envs)
 
     def play(self, number: int, policy: MLP) -> Round:
@@ -59,7 +59,7 @@ class Simulator:
                 simulations.limit, size=recipe.envs
             )  # else all of them would end at the same time
         at_random = number * recipe.round < recipe.random_steps and recipe.begins_with is None
-        rows, tally = [], np.zeros(len(Tally._fields))
+        rows, ended, tally = [], [], np.zeros(len(Tally._fields))
         for _ in range(recipe.horizon):
             observation = simulations.observation.astype(np.float32)
             noise = rng.standard_normal((recipe.envs, size), np.float32)
@@ -68,12 +68,18 @@ class Simulator:
                 action = rng.uniform(-1, 1, action.shape).astype(np.float32)
             made = simulations.step(action, rng)
             last = made.ended if recipe.end_is_terminal else made.fallen
-            ends = np.stack([made.reward, ~last], axis=1)
+            worth = made.reward
+            if isinstance(self.body, Humanoid):
+                worth = self.body.lesson(made.seen, made.progress, recipe.rise, recipe.pace)
+            ends = np.stack([worth, ~last], axis=1)
             rows.append(np.concatenate([observation, made.observation, action, ends], axis=1, dtype=np.float32))
+            ended.append(made.ended)
             self.returns += made.reward
             finished = self.returns[made.ended]
             tally += recipe.envs, made.progress.sum(), made.fallen.sum(), len(finished), finished.sum()
             self.returns[made.ended] = 0.0
+        if recipe.look_ahead > 1:
+            rows = look_ahead(rows, ended, observation.shape[1], recipe.look_ahead, recipe.discount)
         return Round(np.concatenate(rows), tally)
 
     def save(self) -> dict[str, np.ndarray]:
@@ -83,6 +89,27 @@ class Simulator:
     def restore(self, saved: dict[str, np.ndarray]) -> None:
         self.simulations.restore(saved)
         self.returns = saved["returns"].copy()
+
+
+def look_ahead(
+    rows: list[np.ndarray], ended: list[np.ndarray], size: int, most: int, discount: float
+) -> list[np.ndarray]:
+    """Transitions of up to `most` steps: to a later next state, with the discounted sum of the rewards on the way.
+
+    Whether to bootstrap, the last column, becomes a factor: the discount of all steps but one. No transition goes
+    beyond the end of its episode or the last of the rows.
+    """
+    longer = []
+    for first, row in enumerate(rows):
+        row, going, factor = row.copy(), ~ended[first], 1.0
+        for later, end in list(zip(rows, ended, strict=True))[first + 1 : first + most]:
+            factor *= discount
+            row[going, size : 2 * size] = later[going, size : 2 * size]
+            row[going, -2] += factor * later[going, -2]
+            row[going, -1] = factor * later[going, -1]
+            going = going & ~end
+        longer.append(row)
+    return longer
 
 
 def explore(policy: MLP, observation: np.ndarray, noise: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ copy. Everything random in a call is drawn at its beginning from (seed, number o
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +22,10 @@ from dualgoal.interface import Spec
 from dualgoal.nets.heads import MEMBERS, MLP, Linear, glorot
 
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -5.0, 2.0
+
+
+def as_it_is(observations: Array) -> Array:
+    return observations
 
 
 class Policy(eqx.Module):
@@ -70,6 +74,7 @@ class SAC:
     recipe: Recipe
     observation_size: int
     action_size: int
+    view: Callable[[Array], Array] = as_it_is  # what the networks see of rows of observations
 
     @property
     def row(self) -> int:
@@ -89,6 +94,7 @@ class SAC:
         """The sum of all three, each of which trains only its own part of the parameters."""
         d, a = self.observation_size, self.action_size
         s, next_s, action, (reward, mask) = batch[:, :d], batch[:, d : 2 * d], batch[:, 2 * d : -2], batch[:, -2:].T
+        s, next_s = self.view(s), self.view(next_s)
         proposed, log_prob = sample(*params.policy(jnp.concatenate([s, next_s])), noise)
         proposed, next_action = jnp.split(proposed, 2)
         log_prob, next_log_prob = jnp.split(log_prob, 2)

@@ -30,8 +30,9 @@ class Step(NamedTuple):
 class Simulations:
     """`count` simulations. An episode that ends begins anew at once, as `observation` then shows."""
 
-    def __init__(self, body: Body, count: int, threads: int, limit: int | None = None):
+    def __init__(self, body: Body, count: int, threads: int, limit: int | None = None, upright: float = 0.0):
         self.body, self.count, self.limit = body, count, body.limit if limit is None else limit
+        self.upright = upright  # share of episodes that begin standing
         self.datas = [mujoco.MjData(body.model) for _ in range(count)]
         self.age = np.zeros(count, np.int64)
         self.command = np.zeros((count, 2))
@@ -54,7 +55,8 @@ class Simulations:
             self._reset(at, rng)
 
     def _reset(self, at: int, rng: np.random.Generator) -> None:
-        self.body.reset(self.datas[at], rng)
+        begin = self.body.stand if self.upright and rng.random() < self.upright else self.body.reset
+        begin(self.datas[at], rng)
         self.seen[at] = self.body.read(self.datas[at])
         self.command[at] = self.body.command(rng)
         self.age[at] = 0

@@ -9,7 +9,7 @@ networks alone, a small file, can be the beginning of another run.
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,11 +19,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from dualgoal import jsons, machine, progress
-from dualgoal.collect.experts import ACTOR, MLP, SKILLS, gelu, has, load, require_shipped
+from dualgoal.collect.experts import ACTOR, MLP, SKILLS, gelu, has, load, require_shipped, turned
 from dualgoal.errors import UserError, check_range, require_known
-from dualgoal.experts.bodies import BODIES
+from dualgoal.experts.bodies import BODIES, Humanoid
 from dualgoal.experts.recipe import Recipe, changed
 from dualgoal.experts.rounds import Round, Simulator, Tally
 from dualgoal.experts.sac import SAC, Policy
@@ -57,6 +58,10 @@ def train(
     policy. Critics that a policy alone lacks are new; they learn first, for `actor_waits` gradient steps.
     """
     require_known("body", recipe.body, BODIES)
+    body = BODIES[recipe.body]
+    fits = {name: issubclass(body, Humanoid) for name in ("rise", "pace", "upright")} | {"command_frame": body.turns}
+    if unfit := [name for name, fit in fits.items() if getattr(recipe, name) and not fit]:
+        raise UserError(f"{unfit[0]} is for the humanoid; leave it out for {recipe.body}")
     for name, value in (("threads", threads), ("log_every", log_every), ("save_every", save_every)):
         check_range(name, value, 1)
     networks = None if start is None else _networks(Path(start).expanduser())
@@ -114,7 +119,10 @@ class Session:
     def __init__(self, recipe: Recipe, folder: Path, threads: int):
         self.recipe, self.folder = recipe, folder
         self.body = BODIES[recipe.body]()
-        self.sac = SAC(recipe, self.body.observation_size, self.body.action_size)
+        self.turns = self.body.turns if recipe.command_frame else ()
+        self.scale = np.where(recipe.command_frame, self.body.scale(), np.float32(1))[:, None]
+        view = [self._view] if recipe.command_frame else []
+        self.sac = SAC(recipe, self.body.observation_size, self.body.action_size, *view)
         self.simulator = Simulator(recipe, self.body, threads)
         self.journal: jsons.Journal[jsons.Row] = jsons.Journal(folder / METRICS, jsons.json_object, dict)
         self.key = jax.random.key(recipe.seed)
@@ -138,6 +146,13 @@ class Session:
         self._thread.shutdown()
         self.simulator.simulations.close()
         self.journal.close()
+
+    def _view(self, observation: Array) -> Array:
+        return turned(observation, self.turns, jnp) * self.scale.T
+
+    @property
+    def _policy_on_host(self) -> MLP:
+        return host_policy(self.state.params.policy, self.scale, self.turns)
 
     @property
     def _skill(self) -> str:
@@ -169,7 +184,7 @@ class Session:
                 fresh = playing.result()
                 self.number, self.waiting = self.number + 1, None
                 last = self.number == recipe.rounds
-                policy = host_policy(self.state.params.policy)  # waits for the updates of the round before
+                policy = self._policy_on_host  # waits for the updates of the round before
                 if not last:
                     playing = self._thread.submit(self.simulator.play, self.number, policy)
                 self._learn(fresh)
@@ -190,7 +205,7 @@ class Session:
             done: Future[Round] = Future()
             done.set_result(self.waiting)
             return done
-        return self._thread.submit(self.simulator.play, self.number, host_policy(self.state.params.policy))
+        return self._thread.submit(self.simulator.play, self.number, self._policy_on_host)
 
     def _learn(self, fresh: Round) -> None:
         """Start the updates on the device, without waiting for them."""
@@ -223,10 +238,12 @@ class Session:
         skill = self._skill
         arrays: Arrays = {}
         for k, layer in enumerate(self.state.params.policy.layers):
-            arrays |= {f"{skill}.layers.{k}.weight": np.array(layer.w), f"{skill}.layers.{k}.bias": np.array(layer.b)}
+            weight = np.array(layer.w) * (1 if k else self.scale)  # the file's inputs are not scaled
+            arrays |= {f"{skill}.layers.{k}.weight": weight, f"{skill}.layers.{k}.bias": np.array(layer.b)}
+        meta = {"turns": " ".join(map(str, self.turns))} if self.turns else None
         checkpoint.write(
-            self.folder / ACTOR, arrays, sealed=False, body=self.recipe.body, steps=self.step, updates=self.updates,
-            seconds=round(self.elapsed, 1), **self._made_by,
+            self.folder / ACTOR, arrays, sealed=False, meta=meta, body=self.recipe.body, steps=self.step,
+            updates=self.updates, seconds=round(self.elapsed, 1), **self._made_by,
         )  # fmt: skip
         networks = trees.to_host(self.state.params)
         checkpoint.write(self.folder / NETWORKS, networks, body=self.recipe.body, steps=self.step)
@@ -259,8 +276,12 @@ class Session:
                 f"{file.name}: its hidden layers are {widths}; expected policy_hidden {self.recipe.policy_hidden} "
                 "with GELU, and tanh at the end"
             )
+        if mean.turns != self.turns:
+            needed = "--command-frame" if mean.turns else "--no-command-frame"
+            raise UserError(f"{file.name}: was not trained with this frame of reference; give {needed}")
         spread = jnp.zeros_like(policy.log_std.w), jnp.full_like(policy.log_std.b, math.log(GIVEN_STD))
         fresh = [array for layer in mean.layers for array in layer]
+        fresh[0] = fresh[0] / self.scale
         at = lambda p: [*(array for layer in p.layers for array in (layer.w, layer.b)), p.log_std.w, p.log_std.b]
         return eqx.tree_at(at, policy, [*map(jnp.asarray, fresh), *spread])
 
@@ -311,9 +332,13 @@ class Session:
             raise UserError(f"{path}: does not fit this run ({problem}); choose another --out") from problem
 
 
-def host_policy(policy: Policy) -> MLP:
-    """The policy in NumPy, for the simulation: mean and log standard deviation side by side, before tanh."""
+def host_policy(policy: Policy, scale: np.ndarray, turns: Sequence[int]) -> MLP:
+    """The policy in NumPy, for the simulation: mean and log standard deviation side by side, before tanh.
+
+    Its inputs are turned, but not scaled: the first layer's weights are, instead.
+    """
     layers = [(np.array(layer.w), np.array(layer.b)) for layer in policy.trunk.layers]
+    layers[0] = (layers[0][0] * scale, layers[0][1])
     heads = [[np.array(head.w), np.array(head.b)] for head in (policy.mean, policy.log_std)]
     weight, bias = (np.concatenate(pair, axis=-1) for pair in zip(*heads, strict=True))
-    return MLP([*layers, (weight, bias)], "gelu", "none")
+    return MLP([*layers, (weight, bias)], "gelu", "none", turns=turns)

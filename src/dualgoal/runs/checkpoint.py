@@ -42,14 +42,17 @@ _NAMES |= {"I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16"
 _NAMES |= {"BOOL": "bool"}
 
 
-def write(path: Path, arrays: Mapping[str, np.ndarray], *, sealed: bool = True, **facts: Any) -> None:
-    """Write `path` (…safetensors) and its JSON. `facts` are JSON values that go into the JSON.
+def write(
+    path: Path, arrays: Mapping[str, np.ndarray], *, sealed: bool = True, meta: dict[str, str] | None = None,
+    **facts: Any,
+) -> None:  # fmt: skip
+    """Write `path` (…safetensors, with `meta` in its header) and its JSON. `facts` are values that go into the JSON.
 
     A checkpoint is `sealed`: a hash of the facts is added, which `facts` below asks for, and the JSON is written last.
     An export is not, and its JSON is written first: a killed export is then known as one, and may be replaced.
     """
     # C order first: safetensors silently writes wrong data for strided arrays.
-    content = safetensors.numpy.save({k: np.asarray(v, order="C") for k, v in arrays.items()})
+    content = safetensors.numpy.save({k: np.asarray(v, order="C") for k, v in arrays.items()}, metadata=meta)
     facts |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     if sealed:
         facts["check"] = _check(facts)
