@@ -5,6 +5,7 @@ import json
 import math
 import re
 import threading
+import types
 
 import jax
 import mujoco
@@ -347,3 +348,23 @@ def test_a_direction_counts_by_the_mean_of_its_episodes():
     assert found["episodes under 0.1 m per step (%)"] == 12.5
     assert found["targets 8 m away reached (%)"] == 100 and found["falls per 1,000 steps"] == 0
     assert "metres per step at 45 degrees" in evaluation.table({"0": found})
+
+
+def test_who_stands_up_stays_up():
+    """Heads that are high only at the start, or in jumps, do not stand."""
+
+    class Heads:
+        count = 4
+
+        def __init__(self):
+            self.at = 0
+
+        def step(self):
+            self.at += 1
+            seen = np.zeros((4, 69))
+            seen[:, 23] = self.at <= 39, self.at % 10 > 0, self.at > 100, self.at > 261
+            return types.SimpleNamespace(seen=1.5 * seen, fallen=np.zeros(4, bool))
+
+    heads = Heads()
+    found = evaluation._stand_up(BODIES["humanoid"](), heads, heads.step)
+    assert found == {"stood up within 300 steps (%)": 25.0, "steps until it has stood for a second": 140.0}
