@@ -20,6 +20,7 @@ from dualgoal.experts import evaluation, rounds, training
 from dualgoal.experts.bodies import BODIES, Body
 from dualgoal.experts.recipe import OFFICIAL, Recipe, changed
 from dualgoal.experts.sac import SAC, sample
+from dualgoal.experts.simulations import Simulations
 from dualgoal.files import sha256
 from dualgoal.runs import trees
 
@@ -259,6 +260,22 @@ def test_a_share_of_episodes_begins_standing():
     simulator.simulations.close()
 
 
+@pytest.mark.parametrize("upright", [0.0, 1.0])
+def test_a_fall_ends_an_episode_only_after_standing(upright):
+    rng, body = np.random.default_rng(0), BODIES["humanoid"]()
+    simulations = Simulations(body, 6, 1, 1000, upright, falls_end=True)
+    simulations.start(rng)
+    fell = np.zeros(6, bool)
+    for _ in range(70):  # without any force
+        made = simulations.step(np.zeros((6, 21)), rng)
+        assert np.array_equal(made.ended, made.fallen) and (body.head_height(made.seen[made.fallen]) < 0.8).all()
+        assert (simulations.age[made.fallen] == 0).all() and (simulations.stood[made.fallen] == 0).all()
+        fell |= made.fallen
+    assert fell.all() if upright else not fell.any()
+    assert np.array_equal(simulations.save()["stood"], simulations.stood)
+    simulations.close()
+
+
 def test_density_of_squashed_samples():
     mean, log_std, noise = np.random.default_rng(0).normal(size=(3, 5, 3))
     action, log_prob = map(np.asarray, jax.jit(sample)(mean, log_std, noise))
@@ -324,7 +341,7 @@ def test_a_round_must_fit_into_the_replay():
 
 
 def test_what_only_the_humanoid_has_is_refused_for_others(tmp_path):
-    for name in ("rise", "pace", "upright", "command_frame"):
+    for name in ("rise", "pace", "upright", "falls_end", "command_frame"):
         with pytest.raises(UserError, match=f"{name} is for the humanoid; leave it out for ant"):
             training.train(Recipe("ant", **{name: True}), tmp_path / "run", **QUICK)
     assert not (tmp_path / "run").exists()

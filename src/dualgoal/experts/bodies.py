@@ -167,6 +167,7 @@ class Humanoid(Body):
     turns = (37, 40)  # velocities of the centre of mass and of the torso
     ON_FEET = 1.3  # height of the torso with straight legs
     STAND = 1.4  # height of the head that is worth a full reward
+    UPRIGHT, DOWN = 1.2, 0.8  # heights of the head: it stands, it has fallen
 
     def reset(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
         mujoco.mj_resetData(self.model, data)

@@ -13,7 +13,6 @@ Policy = Callable[[np.ndarray], np.ndarray]  # rows of observations to rows of a
 Measures = dict[str, float | None]
 
 TARGET, TARGET_REACHED, TARGET_STEPS = 8.0, 0.5, 300  # metres, metres, steps
-UPRIGHT, DOWN = 1.2, 0.8  # heights of a humanoid's head: it stands, it lies again
 STAND_STEPS, STEADY = 300, 40  # steps to get up in; as many in a row are standing, not a jump or the fall at the start
 BALL_LATE = 300  # steps, half as many again as an episode has
 COMPASS, SLOW = 8, 0.1  # directions; metres per step
@@ -62,8 +61,8 @@ def _walk(body: Body, simulations: Simulations, step: Callable[[], Any]) -> Meas
         metres += made.progress
         if isinstance(body, Humanoid):
             height = body.head_height(made.seen)
-            falls += int((stood & (height < DOWN)).sum())
-            stood = (stood | (height > UPRIGHT)) & (height >= DOWN)
+            falls += int((stood & (height < body.DOWN)).sum())
+            stood = (stood | (height > body.UPRIGHT)) & (height >= body.DOWN)
         else:
             falls += int(made.fallen.sum())
     pace, slow, over = metres / steps, {}, {}
@@ -117,7 +116,7 @@ def _stand_up(body: Humanoid, simulations: Simulations, step: Callable[[], Any])
     stood = np.zeros(simulations.count, int)  # steps in a row
 
     def upright(seen: np.ndarray) -> np.ndarray:
-        stood[:] = np.where(body.head_height(seen) > UPRIGHT, stood + 1, 0)
+        stood[:] = np.where(body.head_height(seen) > body.UPRIGHT, stood + 1, 0)
         return stood >= STEADY
 
     share, time = _within(_until(simulations, step, upright, STAND_STEPS), STAND_STEPS)

@@ -46,7 +46,8 @@ class Round(NamedTuple):
 class Simulator:
     def __init__(self, recipe: Recipe, body: Body, threads: int):
         self.recipe, self.body = recipe, body
-        self.simulations = Simulations(body, recipe.envs, threads, recipe.episode or None, recipe.upright)
+        limit = recipe.episode or None
+        self.simulations = Simulations(body, recipe.envs, threads, limit, recipe.upright, recipe.falls_end)
         self.returns = np.zeros(recipe.envs)
 
     def play(self, number: int, policy: MLP) -> Round:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from dualgoal.experts.bodies import Body
+from dualgoal.experts.bodies import Body, Humanoid
 
+SURE = 20  # steps: more than the fall lasts that a humanoid's episode begins with
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION  # everything that the next step depends on
 
 
@@ -30,9 +31,14 @@ class Step(NamedTuple):
 class Simulations:
     """`count` simulations. An episode that ends begins anew at once, as `observation` then shows."""
 
-    def __init__(self, body: Body, count: int, threads: int, limit: int | None = None, upright: float = 0.0):
+    def __init__(
+        self, body: Body, count: int, threads: int, limit: int | None = None, upright: float = 0.0,
+        falls_end: bool = False,
+    ):  # fmt: skip
         self.body, self.count, self.limit = body, count, body.limit if limit is None else limit
         self.upright = upright  # share of episodes that begin standing
+        self.falls_end = falls_end  # also those of a humanoid, in whose environment nothing ends an episode
+        self.stood = np.zeros(count, np.int64)  # steps in a row, up to SURE, from where on it can fall
         self.datas = [mujoco.MjData(body.model) for _ in range(count)]
         self.age = np.zeros(count, np.int64)
         self.command = np.zeros((count, 2))
@@ -59,7 +65,7 @@ class Simulations:
         begin(self.datas[at], rng)
         self.seen[at] = self.body.read(self.datas[at])
         self.command[at] = self.body.command(rng)
-        self.age[at] = 0
+        self.age[at] = self.stood[at] = 0
 
     def step(self, actions: np.ndarray, rng: np.random.Generator) -> Step:
         """Move all simulations by one control step."""
@@ -75,13 +81,20 @@ class Simulations:
         if body.new_command_every is not None:
             for at in np.flatnonzero(self.age % body.new_command_every == 0):
                 self.command[at] = body.command(rng)
-        fallen = body.fallen(after)
+        fallen = self._fallen(after)
         ended = fallen | (self.age >= self.limit)
         made = Step(body.observe(after, self.command), reward, progress, fallen, ended, after)
         self.seen = after.copy()
         for at in np.flatnonzero(ended):
             self._reset(int(at), rng)
         return made
+
+    def _fallen(self, seen: np.ndarray) -> np.ndarray:
+        if not (self.falls_end and isinstance(self.body, Humanoid)):
+            return self.body.fallen(seen)
+        height = self.body.head_height(seen)
+        self.stood = np.where(self.stood < SURE, (self.stood + 1) * (height > self.body.UPRIGHT), SURE)
+        return (self.stood == SURE) & (height < self.body.DOWN)
 
     def _everywhere(self, action: Callable[[int], None]) -> None:
         def share(numbers: range) -> None:
@@ -96,11 +109,12 @@ class Simulations:
         states = np.empty((self.count, mujoco.mj_stateSize(self.body.model, STATE)))
         for row, data in zip(states, self.datas, strict=True):
             mujoco.mj_getState(self.body.model, data, row, STATE)
-        return {"states": states, "age": self.age.copy(), "command": self.command.copy()}
+        return {"states": states, "age": self.age.copy(), "command": self.command.copy(), "stood": self.stood.copy()}
 
     def restore(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave."""
         self.age, self.command = saved["age"].copy(), saved["command"].copy()
+        self.stood = saved.get("stood", self.stood).copy()  # older checkpoints do not have it
         for at, data in enumerate(self.datas):
             mujoco.mj_setState(self.body.model, data, saved["states"][at], STATE)
             self.body.refresh(data)

@@ -59,7 +59,8 @@ def train(
     """
     require_known("body", recipe.body, BODIES)
     body = BODIES[recipe.body]
-    fits = {name: issubclass(body, Humanoid) for name in ("rise", "pace", "upright")} | {"command_frame": body.turns}
+    fits = dict.fromkeys(("rise", "pace", "upright", "falls_end"), issubclass(body, Humanoid))
+    fits["command_frame"] = bool(body.turns)
     if unfit := [name for name, fit in fits.items() if getattr(recipe, name) and not fit]:
         raise UserError(f"{unfit[0]} is for the humanoid; leave it out for {recipe.body}")
     for name, value in (("threads", threads), ("log_every", log_every), ("save_every", save_every)):
