@@ -151,7 +151,6 @@ MISTAKES = {
     "data import own.npz --out made --key observations=state": "state",
     "data import own.npz": "missing: --out",
     "data generate cube-singel-play-v0 --episodes 1 --out made": "unknown task 'cube-singel-play-v0'",
-    "data generate humanoidmaze-large-navigate-v0 --episodes 1 --out made": "--expert",
     f"data generate {TASK}": "missing: --episodes, --out",
     f"data generate {TASK} --episodes 0 --out made": "episodes",
     "data fetch cube": "unknown task 'cube'",
