@@ -71,6 +71,41 @@ def test_four_processes_map_one_new_image_dataset(tmp_path):
     assert sorted(p.suffix for p in (tmp_path / "cache" / "mapped").iterdir()) == [".json", ".npy"]
 
 
+MEASURE = """
+import sys
+import jax, numpy as np
+from dualgoal import sampler
+from dualgoal.data import dataset
+dataset.MAP_ABOVE = 0
+def held(name):
+    return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith(name))
+jax.numpy.zeros(3).block_until_ready()
+before = held("VmHWM:"), held("RssAnon:")
+data = sampler.to_device(dataset.load(sys.argv[1]))
+jax.block_until_ready(data.observations)
+assert data.observations.dtype == "uint8" and data.observations.nbytes == int(sys.argv[2])
+print(held("VmHWM:") - before[0], held("RssAnon:") - before[1])
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's account of a process's memory")
+def test_loading_images_takes_no_second_copy_of_them(tmp_path):
+    """The first time, when the map is written, and when it is there: all memory, and that which no file backs."""
+    rows = np.zeros((16_000, 64, 64, 3), np.uint8)
+    rows[:] = np.arange(16_000).astype(np.uint8)[:, None, None, None]
+    ends = np.zeros(16_000, bool)
+    ends[999::1000] = True
+    actions = np.zeros((16_000, 2), np.float32)
+    np.savez(tmp_path / "images.npz", observations=rows, actions=actions, terminals=ends)
+    env = {**os.environ, "DUALGOAL_CACHE": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", MEASURE, str(tmp_path / "images.npz"), str(rows.nbytes)]
+    for _ in range(2):
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        peak, own = map(int, done.stdout.split())
+        assert peak < 1.3 * rows.nbytes and own < 0.3 * rows.nbytes
+
+
 def test_a_damaged_memory_map_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(dataset, "MAP_ABOVE", 0)
