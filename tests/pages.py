@@ -1,5 +1,6 @@
 """Pages of the documentation as programs: their code blocks, and their commands at a size that takes seconds."""
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -31,6 +32,18 @@ def commands(block: str) -> list[list[str]]:
     """The words of each `dualgoal` command of a shell block, at the size of SMALL."""
     lines = re.sub(r"\\\n\s*", " ", block).strip().splitlines()
     return [smaller(shlex.split(line, comments=True)[1:]) for line in lines if line.startswith("dualgoal ")]
+
+
+def table(page: str, start: str) -> list[list[str]]:
+    """The rows of the first table of a page after these words."""
+    lines = page[page.index(start) :].splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("| ---"))
+    return [cells(line) for line in itertools.takewhile(lambda line: line.startswith("|"), lines[first + 1 :])]
+
+
+def cells(line: str) -> list[str]:
+    """What a row of a table holds."""
+    return [cell.strip() for cell in line.strip("|\n ").split("|")]
 
 
 def smaller(words: list[str]) -> list[str]:

@@ -3,21 +3,15 @@
 import json
 from pathlib import Path
 
+import pages
+
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "experts.md").read_text()
 EVALUATED = json.loads((ROOT / "results" / "expert_humanoid_eval.json").read_text())
 
 
 def table(start):
-    """The rows of the first table after these words."""
-    lines = PAGE[PAGE.index(start) :].splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("| ---"))
-    rows = []
-    for line in lines[first + 1 :]:
-        if not line.startswith("|"):
-            return rows
-        rows.append([cell.strip() for cell in line.strip("|").split("|")])
-    return rows
+    return pages.table(PAGE, start)
 
 
 def test_rows_of_its_training():

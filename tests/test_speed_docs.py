@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pages
 from dualgoal.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -17,20 +18,8 @@ AGAIN = ("6 graph", "without pairs", "pairs of 16 channels only", "larger tiles"
 FILES = dict(re.findall(r"^    ([A-Z])  dualgoal bench .* > (results/\S+)$", PAGE, re.M))
 
 
-def cells(line):
-    return [cell.strip() for cell in line.strip("|\n ").split("|")]
-
-
 def table(start):
-    """The rows of the first table after a heading."""
-    lines = PAGE[PAGE.index(start) :].splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("| ---"))
-    rows = []
-    for line in lines[first + 1 :]:
-        if not line.startswith("|"):
-            return rows
-        rows.append(cells(line))
-    return rows
+    return pages.table(PAGE, start)
 
 
 def described(name, seeds, precision, file):
@@ -76,7 +65,7 @@ def test_precisions_compare_as_the_tool_says(tmp_path):
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     a, b = (ROOT / name for name in re.search(r"compare_rows.py (\S+) (\S+)", PAGE).groups())
-    assert [cells(line) for line in tool.lines(a, b)[2:]] == table("## What bf16 costs")
+    assert [pages.cells(line) for line in tool.lines(a, b)[2:]] == table("## What bf16 costs")
     moved = json.loads(a.read_text())
     moved["rows"] = [row | {"step": row["step"] + 1} for row in moved["rows"]]
     (tmp_path / "moved.json").write_text(json.dumps(moved))
