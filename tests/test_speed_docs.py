@@ -145,6 +145,21 @@ def test_rates_on_visual_scene_are_those_of_their_file():
     assert f"Dual fell from {alone:.0f} to {rendering:.0f} steps per second" in text
 
 
+def test_rates_of_trainings_that_share_a_gpu_are_those_of_their_file():
+    rows = map(json.loads, (ROOT / "results" / "timing_antmaze_gpu.jsonl").read_text().splitlines())
+    rows = [row for row in rows if "steps_per_second" in row]
+    rate = lambda run, first=0: np.median(
+        [row["steps_per_second"] for row in rows if row["run"] == run and row["step"] >= first]
+    )
+    dual, orig = rate("dual, alone"), rate("orig, alone")
+    dual_shared, orig_shared = rate("dual, shared"), rate("orig, shared", 65_000)  # before, Dual was being compiled
+    shares = 100 * dual_shared / dual, 100 * orig_shared / orig
+    text = " ".join(PAGE.split())
+    assert f"Dual takes {dual:.0f} steps per second alone and Orig {orig:.0f}." in text
+    assert f"they took {dual_shared:.0f} and {orig_shared:.0f} ({shares[0]:.0f} and {shares[1]:.0f} % of that" in text
+    assert f"together {sum(shares):.0f} %" in text
+
+
 def test_precisions_on_images_are_quoted_as_their_file_has_them():
     rows = [json.loads(line) for line in (ROOT / "results" / "precision_images.jsonl").read_text().splitlines()]
     names, steps = ("value/v", "actor/log_prob"), range(2_000, 10_001, 2_000)
