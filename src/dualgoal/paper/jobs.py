@@ -10,11 +10,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dualgoal import machine
+from dualgoal.collect import ahead
 from dualgoal.engine import choice
 from dualgoal.engine.items import Item, Placement, Say
 from dualgoal.errors import UserError
@@ -159,7 +161,8 @@ def carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say = p
 def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -> list[str]:
     number = {job.out: f"[{i}/{len(jobs)}] {job.planned.task} {job.planned.column}" for i, job in enumerate(jobs, 1)}
     names = {job.out.absolute(): job.planned.name for job in jobs}
-    todo, problems = [], []
+    todo: list[Job] = []
+    problems = []
     for job in {job.out: job for job in jobs}.values():
         status = owner.read_status(job.out)
         if job.status == "finished":
@@ -170,13 +173,43 @@ def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -
             problems.append(f"{names[job.out.absolute()]}: {problem}")
             say(f"{number[job.out]}: not started: {problem}")
         else:
-            todo.append(_item(job, number[job.out], execution))
+            todo.append(job)
     engine = choice.engine(execution.on, out, execution.placement, execution.workers)
-    for item, found in engine.execute(todo, say) if todo else ():
-        say(f"{item.name}: done" if found is None else f"{item.name}: failed: {found}")
-        if found is not None:
-            problems.append(f"{names[item.out.absolute()]}: {found}")
+    items = [_item(job, number[job.out], execution) for job in todo]
+    with ExitStack() as stack:
+        if prepares_data(todo, execution):
+            items = _with_data_ahead(items, todo, stack.enter_context(ahead.Preparation()))
+        for item, found in engine.execute(items, say) if items else ():
+            say(f"{item.name}: done" if found is None else f"{item.name}: failed: {found}")
+            if found is not None:
+                problems.append(f"{names[item.out.absolute()]}: {found}")
     return problems
+
+
+def prepares_data(todo: Sequence[Job], execution: Execution) -> bool:
+    """Whether the data of the next task are found while a run trains: nobody has named them, and training leaves cores
+    to spare, which it does on an accelerator alone."""
+    several = len({job.planned.task for job in todo}) > 1
+    return several and execution.on == "here" and execution.data is None and machine.devices()[0].platform != "cpu"
+
+
+def _with_data_ahead(items: Sequence[Item], todo: Sequence[Job], prepare: Callable[[str], None]) -> list[Item]:
+    """Each run lets the data of the next task be prepared before it trains. Lights Out has no files of data."""
+    tasks = [job.planned.task for job in todo]
+
+    def preparing(item: Item, task: str) -> Item:
+        def call(workers: int | None) -> None:
+            prepare(task)
+            item.call(workers)
+
+        return replace(item, call=call)
+
+    found = []
+    for here, item in enumerate(items):
+        others = (t for t in tasks[here:] if t != tasks[here] and families.of_task(t) is families.OGBENCH)
+        task = next(others, None)
+        found.append(item if task is None else preparing(item, task))
+    return found
 
 
 def _item(job: Job, name: str, execution: Execution) -> Item:
