@@ -21,7 +21,7 @@ from dualgoal.runs import config, continuing, directory, evaluation, measured, p
 from dualgoal.runs.config import Run
 from dualgoal.runs.policy import Policy
 from dualgoal.runs.rows import EvalRow, Scores, scores
-from dualgoal.runs.training import OnEvaluation
+from dualgoal.runs.session import OnEvaluation
 
 OWN_TASK = "my-task"
 

@@ -1,5 +1,6 @@
 """What an engine carries out, what it asks of a machine, and how one run is carried out there."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Protocol
 
 from dualgoal.errors import UserError
 from dualgoal.runs import directory, memory, owner
+from dualgoal.runs.rest import Rest
 
 ATTEMPTS = 5  # how often a run may lose its machine without a new checkpoint before it is given up
 MEMORY = 0.9  # of a GPU, shared between the runs on it; the rest is for libraries
@@ -18,11 +20,12 @@ Problem = str | None  # why a run could not be done, in one line
 
 @dataclass(frozen=True)
 class Item:
-    """A run to be done. `call(workers)` trains or resumes it into `out`; it must be picklable, as others execute it."""
+    """A run to be done. `call(workers)` trains or resumes it into `out`; it must be picklable, as others execute it.
+    `call(workers, rest)` leaves evaluations after the last step to `rest`."""
 
     name: str
     out: Path
-    call: Callable[[int | None], None]
+    call: Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,13 @@ def perform(item: Item, workers: int | None, gpus: float = 0.0) -> Problem:
     """Do one run in this process."""
     if 0 < gpus < 1:  # JAX would take most of the GPU; it reads this when it first touches the device
         os.environ[memory.FRACTION] = f"{MEMORY * gpus:.3f}"
+    return problem_of(item, lambda: item.call(workers), gpus)
+
+
+def problem_of(item: Item, do: Callable[[], None], gpus: float = 0.0) -> Problem:
+    """Do something for a run; what a user can do something about is noted in its directory."""
     try:
-        item.call(workers)
+        do()
         return None
     except UserError as problem:
         line = str(problem)
@@ -82,12 +90,31 @@ class Patience:
 
 
 class Here:
-    """One run after the other, in this process."""
+    """One run after the other, in this process. The last evaluations of a run go on while the next one trains."""
 
     def __init__(self, workers: int | None):
         self._workers = workers
 
     def execute(self, items: Sequence[Item], say: Say) -> Iterator[tuple[Item, Problem]]:
-        for item in items:
-            say(f"{item.name}: {'resuming' if item.out.exists() else 'starting'} {item.out}")
-            yield item, perform(item, self._workers)
+        trained: list[tuple[Item, Rest]] = []  # but perhaps not evaluated: at most two, and one while another trains
+
+        def first() -> tuple[Item, Problem]:
+            item, rest = trained.pop(0)
+            return item, problem_of(item, rest.wait)
+
+        try:
+            for item in items:
+                say(f"{item.name}: {'resuming' if item.out.exists() else 'starting'} {item.out}")
+                rest = Rest()
+                problem = problem_of(item, functools.partial(item.call, self._workers, rest))
+                if problem is None:
+                    trained.append((item, rest))
+                else:
+                    yield item, problem
+                while len(trained) > 1:
+                    yield first()
+            while trained:
+                yield first()
+        finally:
+            for _, rest in trained:
+                rest.stop()

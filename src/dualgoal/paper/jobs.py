@@ -25,6 +25,7 @@ from dualgoal.jsons import Journal
 from dualgoal.paper import families, row_files
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config, directory, overview, owner, rows
+from dualgoal.runs.rest import Rest
 from dualgoal.runs.rows import LAST, EvalRow
 
 LOG = "events.log"
@@ -198,9 +199,9 @@ def _with_data_ahead(items: Sequence[Item], todo: Sequence[Job], prepare: Callab
     tasks = [job.planned.task for job in todo]
 
     def preparing(item: Item, task: str) -> Item:
-        def call(workers: int | None) -> None:
+        def call(*arguments: Any) -> None:
             prepare(task)
-            item.call(workers)
+            item.call(*arguments)
 
         return replace(item, call=call)
 
@@ -238,12 +239,14 @@ def _with_log(out: Path, say: Say) -> Say:
     return both
 
 
-def _do(job: Job, execution: Execution, workers: int | None, *, wait: bool = False) -> None:
+def _do(job: Job, execution: Execution, workers: int | None, rest: Rest | None = None, *, wait: bool = False) -> None:
     """Train or resume one run, with the seeds it already has, and repeat its evaluations with noise if asked for."""
     planned = job.planned
     run = directory.read_run(job.out) if can_fill(job.out, planned) else planned.run
     train = execution.train or families.of_task(planned.task).train
-    options = {"wait": True} if wait else {}
+    options: dict[str, Any] = {"wait": True} if wait else {}
+    if rest is not None and not planned.noise:  # noisy evaluations come after all others
+        options["rest"] = rest
     train(run, job.out, data_path=execution.data, workers=workers, quiet=execution.quiet, **options)
     if planned.noise:
         _evaluate_noisy(job, workers)
