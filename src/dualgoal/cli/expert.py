@@ -32,7 +32,7 @@ class Train(Recipe, Verb):
     save_every: Annotated[int | None, unset("a tenth of all", "INT")] = None
     """Control steps between checkpoints."""
     start: Annotated[Path | None, unset("random networks", "PATH")] = None
-    """What a new run begins with: the folder of an earlier training, or a policy (its file, or 'antball', 'ant')."""
+    """What a new run begins with: the folder of an earlier training, or a policy (its file, or the name of a body)."""
     quiet: bool = False
     """Show no progress."""
     begins_with: Annotated[str | None, tyro.conf.Suppress] = None  # --start says it
