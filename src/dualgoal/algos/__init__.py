@@ -1,5 +1,5 @@
-"""Offline goal-conditioned algorithms (section 5). Any of them works with any representation; more may come from other
-packages."""
+"""Offline goal-conditioned algorithms (sections 5 and 14 of docs/method.md). Nearly all work with every representation
+(`compatibility` has the exceptions); more may come from other packages."""
 
 from dualgoal.algos.crl import CRL
 from dualgoal.algos.dqn import DQN

@@ -1,4 +1,4 @@
-"""Commands for many runs: carry out a sweep, see how runs are getting on, compute how long tables take."""
+"""Commands for many runs: carry out a sweep, and see how runs are getting on."""
 
 import time
 from collections.abc import Callable

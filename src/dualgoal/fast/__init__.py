@@ -1,5 +1,7 @@
-"""Faster forms of simple functions, for GPUs: activations, matrix products, Adam, max-pooling.
+"""Faster forms of simple functions, most of them for GPUs: activations, matrix products, Adam, convolutions,
+max-pooling, and reading images.
 
-Nothing here changes the method. Each module has a plain twin that its tests compare it with (`plain` in `activations`,
-`matmul` and `pooling`, Optax in `adam`), so a reader may skip this folder and think of the twins.
+Nothing here changes the method. Each function has a plain twin that its tests compare it with (`plain` in
+`activations`, `convolution`, `matmul` and `pooling`, Optax in `adam`, plain convolutions for the image encoder of
+`trunk`), so a reader may skip this folder and think of the twins.
 """

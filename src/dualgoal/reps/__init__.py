@@ -1,5 +1,5 @@
-"""Goal representations (sections 4 and 14 of docs/method.md). Any of them works with any algorithm; more may come from
-other packages."""
+"""Goal representations (sections 4 and 14 of docs/method.md). Nearly all work with every algorithm (`compatibility` has
+the exceptions); more may come from other packages."""
 
 from dualgoal.interface import Representation
 from dualgoal.reps.byol import BYOL

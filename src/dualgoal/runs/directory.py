@@ -1,4 +1,4 @@
-"""A run directory is the record of a run: configuration, metrics, evaluations and checkpoints, nothing else.
+"""A run directory is the record of a run: configuration, metrics, evaluations, checkpoints, times and signs of life.
 
 One process at a time may write to it, a second one is refused (`owner.py`). The newest intact checkpoint is where a run
 continues; older ones are kept as far as a damaged one or an unfinished evaluation may need them.
