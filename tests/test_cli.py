@@ -363,6 +363,12 @@ def test_a_signal_in_a_callback_of_the_garbage_collector_is_not_lost(name, verb,
     assert done.stderr.startswith("dualgoal: ") and f"dualgoal {verb}" in done.stderr
 
 
+def test_commands_that_say_that_they_resume_ask_schedulers_to_be_repeated():
+    says = lambda entry: "resumes when" in " ".join((entry.load().__doc__ or "").split())
+    missing = [name for name, entry in VERBS.items() if says(entry) and not entry.resumes]
+    assert not missing and VERBS["data generate"].resumes
+
+
 @pytest.mark.parametrize("delay", [0.3, 0.8, 1.3])
 def test_ctrl_c_while_starting_ends_with_one_line(tmp_path, delay):
     words = [
