@@ -224,9 +224,9 @@ def test_the_lesson_of_a_humanoid_rewards_rising_and_bounds_speed():
     seen, progress = np.zeros((5, 69)), np.array([0.0, 0.0, 0.05, 0.01, -0.05])
     seen[:, 23], seen[:, 38] = (-0.1, 0.7, 1.4, 1.5, 1.6), 1.0  # heights of the head; all are upright
     own = body.standing(seen) * (1 + 100 * progress)
-    assert np.array_equal(body.lesson(seen, progress, 0.0, 0.0), own)
-    assert np.allclose(body.lesson(seen, progress, 2.0, 0.0) - own, [0, 0.5, 2, 2, 2])
-    assert np.allclose(body.lesson(seen, progress, 0.0, 0.8)[2:], [3, 2, -1])
+    assert np.array_equal(body.lesson(own, seen, progress, 0.0, 0.0), own)
+    assert np.allclose(body.lesson(own, seen, progress, 2.0, 0.0) - own, [0, 0.5, 2, 2, 2])
+    assert np.allclose(body.lesson(own, seen, progress, 0.0, 0.8)[2:], [3, 2, -1])
     assert body.scale().shape == (body.observation_size,)
 
 
@@ -345,6 +345,58 @@ def test_what_only_the_humanoid_has_is_refused_for_others(tmp_path):
         with pytest.raises(UserError, match=f"{name} is for the humanoid; leave it out for ant"):
             training.train(Recipe("ant", **{name: True}), tmp_path / "run", **QUICK)
     assert not (tmp_path / "run").exists()
+
+
+class Kneeling(Puck):
+    """A puck that has what otherwise only the humanoid has: it is taught to stay near, and falls unnoticed."""
+
+    name, trials, slow = "kneeling", ("walk", "stand up"), None
+
+    @classmethod
+    def settings(cls):
+        return super().settings() | {"rise", "falls_end"}
+
+    def lesson(self, reward, seen, progress, rise, pace):
+        return reward - rise * np.abs(seen[:, 0])
+
+    def fallen(self, seen):
+        return np.zeros(len(seen), bool)
+
+    def on_feet(self, seen):
+        return np.abs(seen[:, :2]).max(axis=1) < 4
+
+    def down(self, seen):
+        return np.abs(seen[:, :2]).max(axis=1) > 5
+
+    def unseen(self, seen):
+        return {"far away": self.down(seen)}
+
+
+def test_any_body_may_have_what_the_humanoid_has(tmp_path, monkeypatch):
+    monkeypatch.setitem(BODIES, "kneeling", Kneeling)
+    recipe = dataclasses.replace(RECIPE, body="kneeling", envs=4, horizon=1, rise=2.0)
+    still = lambda observation: np.zeros((len(observation), 4), np.float32)
+    plain = rounds.Simulator(dataclasses.replace(recipe, rise=0.0), Kneeling(), 1).play(0, still)
+    taught = rounds.Simulator(recipe, Kneeling(), 1).play(0, still)
+    assert np.array_equal(plain.tally, taught.tally) and (taught.rows[:, -2] < plain.rows[:, -2]).all()
+    with pytest.raises(UserError, match="rise is for the humanoid; leave it out for puck"):
+        training.train(dataclasses.replace(recipe, body="puck"), tmp_path, **QUICK)
+    with pytest.raises(UserError, match="pace is for the humanoid; leave it out for kneeling"):
+        training.train(dataclasses.replace(recipe, pace=1.0), tmp_path, **QUICK)
+
+    for falls_end in (False, True):
+        simulations, rng = Simulations(Kneeling(), 2, 1, 1000, falls_end=falls_end), np.random.default_rng(0)
+        simulations.start(rng)
+        speeds = [0.0] * 20 + [1.0] * 40  # it stands for a while, then leaves
+        ends = [at for at, v in enumerate(speeds) if simulations.step(np.full((2, 2), v), rng).fallen.any()]
+        assert bool(ends) is falls_end and (not ends or ends[0] > 20)
+        simulations.close()
+
+    along = lambda observation: 0.6 * observation[:, 2:]
+    found = evaluation.evaluate("kneeling", along, episodes=8, seed=0, threads=1)["0"]
+    assert list(found)[-2:] == ["stood up within 300 steps (%)", "steps until it has stood for a second"]
+    assert found["far away at the end (%)"] == 100 and found["falls per 1,000 steps"] == 1000 / (Kneeling.limit // 2)
+    assert not any("targets" in name or "episodes under" in name for name in found)
 
 
 @pytest.mark.parametrize("wrong", [{"threads": -1}, {"log_every": 0}, {"save_every": 0}])

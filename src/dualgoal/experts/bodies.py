@@ -36,6 +36,8 @@ class Body(abc.ABC):
     limit: ClassVar[int]  # steps of a training episode
     new_command_every: ClassVar[int | None]  # steps, besides the beginning of an episode
     turns: ClassVar[tuple[int, ...]] = ()  # where pairs of observed numbers begin that are in the world's frame
+    trials: ClassVar[tuple[str, ...]] = ("walk", "targets")  # what `evaluation` measures of it, in this order
+    slow: ClassVar[float | None] = 0.1  # metres per step; how many episodes are slower is measured, if not None
 
     def __init__(self) -> None:
         self.model = mujoco.MjModel.from_xml_string(self.xml())
@@ -46,6 +48,11 @@ class Body(abc.ABC):
     @property
     def action_size(self) -> int:
         return int(self.model.nu)
+
+    @classmethod
+    def settings(cls) -> frozenset[str]:
+        """Those settings of `recipe.FOR_SOME`, which not every body has, that this one has."""
+        return frozenset({"command_frame"} if cls.turns else ())
 
     @abc.abstractmethod
     def reset(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
@@ -79,9 +86,20 @@ class Body(abc.ABC):
     def reward(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
         """Rewards (E,) of one step."""
 
+    def lesson(
+        self, reward: np.ndarray, seen: np.ndarray, progress: np.ndarray, rise: float, pace: float
+    ) -> np.ndarray:
+        """Rewards (E,) to learn from, of a step with this reward of the environment, after which this is seen. `rise`
+        and `pace` are settings that a body without lessons of its own does not have."""
+        return reward
+
     def progress(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
         """Metres (E,) that one step made in the sense of the command."""
         return ((after[:, :2] - before[:, :2]) * command).sum(axis=1)
+
+    def reached(self, seen: np.ndarray, command: np.ndarray) -> np.ndarray:
+        """Where (E,) nothing is left to do for the command; a direction has no end."""
+        return np.zeros(len(seen), bool)
 
     def scale(self) -> np.ndarray:
         """Factors (observation_size,) that bring observed numbers to about the same size."""
@@ -90,6 +108,18 @@ class Body(abc.ABC):
     @abc.abstractmethod
     def fallen(self, seen: np.ndarray) -> np.ndarray:
         """Where (E,) an episode ends because the body has fallen."""
+
+    def on_feet(self, seen: np.ndarray) -> np.ndarray:
+        """Where (E,) the body stands."""
+        return ~self.fallen(seen)
+
+    def down(self, seen: np.ndarray) -> np.ndarray:
+        """Where (E,) a body that stood before has fallen, whether the environment ends its episode or not."""
+        return self.fallen(seen)
+
+    def unseen(self, seen: np.ndarray) -> dict[str, np.ndarray]:
+        """What the environment's rule for a fall does not see, by name, and where (E,) it has happened."""
+        return {}
 
 
 class Ant(Body):
@@ -116,6 +146,9 @@ class Ant(Body):
         standing = (seen[:, 2] >= LOWEST) & (seen[:, 2] <= HIGHEST)
         return ~(standing & np.isfinite(seen).all(axis=1))
 
+    def unseen(self, seen: np.ndarray) -> dict[str, np.ndarray]:
+        return {"on its back": self.on_back(seen)}  # the rule looks at the height only
+
     def on_back(self, seen: np.ndarray) -> np.ndarray:
         """Where (E,) the torso's upper side looks down."""
         w, x, y, z = seen[:, 3:7].T  # a quaternion; MuJoCo keeps it of length 1, a reset with noise does not
@@ -127,6 +160,7 @@ class AntBall(Ant):
 
     name, observation_size, limit = "antball", 42, 200
     new_command_every = None
+    trials = ("balls",)
     ant, ball = slice(0, 2), slice(15, 17)  # their places in `seen`
 
     def xml(self) -> str:
@@ -157,17 +191,25 @@ class AntBall(Ant):
     def progress(self, before: np.ndarray, after: np.ndarray, command: np.ndarray) -> np.ndarray:
         return self.distances(before, command)[1] - self.distances(after, command)[1]
 
+    def reached(self, seen: np.ndarray, command: np.ndarray) -> np.ndarray:
+        return self.distances(seen, command)[1] <= BALL_REACHED
+
 
 class Humanoid(Body):
     """Twenty-one motors, forty steps per second. It begins lying down, so it has to learn to get up as well."""
 
     name, asset, observation_size = "humanoid", "humanoid.xml", 69
     seconds, limit, new_command_every = 0.025, 1000, 200
+    trials, slow = ("stand up", "walk"), None  # it takes four steps while others take one
     torso, head, limbs = 1, 2, [16, 10, 13, 7]  # bodies: left hand, left foot, right hand, right foot
     turns = (37, 40)  # velocities of the centre of mass and of the torso
     ON_FEET = 1.3  # height of the torso with straight legs
     STAND = 1.4  # height of the head that is worth a full reward
     UPRIGHT, DOWN = 1.2, 0.8  # heights of the head: it stands, it has fallen
+
+    @classmethod
+    def settings(cls) -> frozenset[str]:
+        return super().settings() | {"rise", "pace", "upright", "falls_end"}
 
     def reset(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
         mujoco.mj_resetData(self.model, data)
@@ -224,10 +266,12 @@ class Humanoid(Body):
     def _reward(self, seen: np.ndarray, progress: np.ndarray) -> np.ndarray:
         return self.standing(seen) * (1 + 100 * progress)
 
-    def lesson(self, seen: np.ndarray, progress: np.ndarray, rise: float, pace: float) -> np.ndarray:
+    def lesson(
+        self, reward: np.ndarray, seen: np.ndarray, progress: np.ndarray, rise: float, pace: float
+    ) -> np.ndarray:
         """Rewards (E,) that are easier to learn from than those of the environment.
 
-        These are almost zero for all that lie, so `rise` is added for the height of the head, which tells lying from
+        Those are almost zero for all that lie, so `rise` is added for the height of the head, which tells lying from
         sitting and sitting from kneeling; and who falls in the right direction gets much of them for a moment, unless
         `pace`, in metres per second, bounds what speed is worth.
         """
@@ -237,6 +281,12 @@ class Humanoid(Body):
 
     def fallen(self, seen: np.ndarray) -> np.ndarray:
         return np.zeros(len(seen), bool)
+
+    def on_feet(self, seen: np.ndarray) -> np.ndarray:
+        return self.head_height(seen) > self.UPRIGHT
+
+    def down(self, seen: np.ndarray) -> np.ndarray:
+        return self.head_height(seen) < self.DOWN
 
 
 BODIES: dict[str, type[Body]] = {body.name: body for body in (Ant, AntBall, Humanoid)}

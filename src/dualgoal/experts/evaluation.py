@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal.collect.behaviours import WALK_NOISE
-from dualgoal.experts.bodies import BALL_REACHED, BODIES, Ant, AntBall, Body, Humanoid
+from dualgoal.experts.bodies import BODIES, Body
 from dualgoal.experts.simulations import Simulations
 
 Policy = Callable[[np.ndarray], np.ndarray]  # rows of observations to rows of actions
@@ -15,7 +15,7 @@ Measures = dict[str, float | None]
 TARGET, TARGET_REACHED, TARGET_STEPS = 8.0, 0.5, 300  # metres, metres, steps
 STAND_STEPS, STEADY = 300, 40  # steps to get up in; as many in a row are standing, not a jump or the fall at the start
 BALL_LATE = 300  # steps, half as many again as an episode has
-COMPASS, SLOW = 8, 0.1  # directions; metres per step
+COMPASS = 8  # directions
 ENDLESS = 1 << 30  # steps of an episode: only a fall ends it
 
 
@@ -34,12 +34,14 @@ def _measure(body: Body, policy: Policy, episodes: int, seed: int, threads: int,
         actions = policy(simulations.observation.astype(np.float32))
         return simulations.step(np.clip(actions + noise * rng.standard_normal(actions.shape), -1.0, 1.0), rng)
 
+    trials: dict[str, Callable[[], Measures]] = {
+        "walk": lambda: _walk(body, simulations, step),
+        "targets": lambda: _reach_targets(simulations, step, rng),
+        "balls": lambda: _bring_balls(body, simulations, step),
+        "stand up": lambda: _stand_up(body, simulations, step),
+    }
     try:
-        if isinstance(body, AntBall):
-            return _bring_balls(body, simulations, step)
-        if isinstance(body, Humanoid):
-            return {**_stand_up(body, simulations, step), **_walk(body, simulations, step)}
-        return {**_walk(body, simulations, step), **_reach_targets(simulations, step, rng)}
+        return {name: value for trial in body.trials for name, value in trials[trial]().items()}
     finally:
         simulations.close()
 
@@ -59,18 +61,13 @@ def _walk(body: Body, simulations: Simulations, step: Callable[[], Any]) -> Meas
         simulations.command[:] = directions
         made = step()
         metres += made.progress
-        if isinstance(body, Humanoid):
-            height = body.head_height(made.seen)
-            falls += int((stood & (height < body.DOWN)).sum())
-            stood = (stood | (height > body.UPRIGHT)) & (height >= body.DOWN)
-        else:
-            falls += int(made.fallen.sum())
-    pace, slow, over = metres / steps, {}, {}
-    if not isinstance(body, Humanoid):  # which takes four steps while others take one
-        slow[f"episodes under {SLOW:g} m per step (%)"] = float(100 * (pace < SLOW).mean())
-    if isinstance(body, Ant):
-        # The environment's rule for a fall looks at the height only, and does not see an ant that lies on its back.
-        over["on its back at the end (%)"] = float(100 * body.on_back(simulations.seen).mean())
+        down = body.down(made.seen)
+        falls += int((made.fallen | (stood & down)).sum())
+        stood = (stood | body.on_feet(made.seen)) & ~down
+    pace, slow = metres / steps, {}
+    if body.slow is not None:
+        slow[f"episodes under {body.slow:g} m per step (%)"] = float(100 * (pace < body.slow).mean())
+    unseen = body.unseen(simulations.seen).items()
     by_direction = [float(pace[chosen == k].mean()) for k in range(compass)]
     degrees = {f"metres per step at {360 * k / compass:g} degrees": speed for k, speed in enumerate(by_direction)}
     return {
@@ -81,7 +78,7 @@ def _walk(body: Body, simulations: Simulations, step: Callable[[], Any]) -> Meas
         "metres per step, slowest episode": float(pace.min()),
         **slow,
         "falls per 1,000 steps": 1000 * falls / (steps * simulations.count),
-        **over,
+        **{f"{name} at the end (%)": float(100 * where.mean()) for name, where in unseen},
     }
 
 
@@ -100,10 +97,9 @@ def _reach_targets(simulations: Simulations, step: Callable[[], Any], rng: np.ra
     return {f"targets {TARGET:g} m away reached (%)": share, "steps to a target": time}
 
 
-def _bring_balls(body: AntBall, simulations: Simulations, step: Callable[[], Any]) -> Measures:
+def _bring_balls(body: Body, simulations: Simulations, step: Callable[[], Any]) -> Measures:
     goals = simulations.command.copy()
-    brought = lambda seen: body.distances(seen, goals)[1] <= BALL_REACHED
-    when = _until(simulations, step, brought, BALL_LATE)
+    when = _until(simulations, step, lambda seen: body.reached(seen, goals), BALL_LATE)
     share, time = _within(when, body.limit)
     return {
         "balls brought to the goal (%)": share,
@@ -112,11 +108,11 @@ def _bring_balls(body: AntBall, simulations: Simulations, step: Callable[[], Any
     }
 
 
-def _stand_up(body: Humanoid, simulations: Simulations, step: Callable[[], Any]) -> Measures:
+def _stand_up(body: Body, simulations: Simulations, step: Callable[[], Any]) -> Measures:
     stood = np.zeros(simulations.count, int)  # steps in a row
 
     def upright(seen: np.ndarray) -> np.ndarray:
-        stood[:] = np.where(body.head_height(seen) > body.UPRIGHT, stood + 1, 0)
+        stood[:] = np.where(body.on_feet(seen), stood + 1, 0)
         return stood >= STEADY
 
     share, time = _within(_until(simulations, step, upright, STAND_STEPS), STAND_STEPS)

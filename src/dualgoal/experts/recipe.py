@@ -114,6 +114,9 @@ class Recipe:
         return self.replay // self.round * self.round
 
 
+FOR_SOME = ("rise", "pace", "upright", "falls_end", "command_frame")
+"""Settings that mean something for some bodies only; `Body.settings` says for which."""
+
 OFFICIAL = {
     "ant": Recipe("ant"),
     "antball": Recipe(

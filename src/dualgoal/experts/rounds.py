@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dualgoal.collect.experts import MLP
-from dualgoal.experts.bodies import Body, Humanoid
+from dualgoal.experts.bodies import Body
 from dualgoal.experts.recipe import Recipe
 from dualgoal.experts.sac import LARGEST_LOG_STD, SMALLEST_LOG_STD
 from dualgoal.experts.simulations import Simulations
@@ -69,9 +69,7 @@ class Simulator:
                 action = rng.uniform(-1, 1, action.shape).astype(np.float32)
             made = simulations.step(action, rng)
             last = made.ended if recipe.end_is_terminal else made.fallen
-            worth = made.reward
-            if isinstance(self.body, Humanoid):
-                worth = self.body.lesson(made.seen, made.progress, recipe.rise, recipe.pace)
+            worth = self.body.lesson(made.reward, made.seen, made.progress, recipe.rise, recipe.pace)
             ends = np.stack([worth, ~last], axis=1)
             rows.append(np.concatenate([observation, made.observation, action, ends], axis=1, dtype=np.float32))
             ended.append(made.ended)

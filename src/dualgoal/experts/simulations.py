@@ -11,7 +11,7 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from dualgoal.experts.bodies import Body, Humanoid
+from dualgoal.experts.bodies import Body
 
 SURE = 20  # steps: more than the fall lasts that a humanoid's episode begins with
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION  # everything that the next step depends on
@@ -37,7 +37,7 @@ class Simulations:
     ):  # fmt: skip
         self.body, self.count, self.limit = body, count, body.limit if limit is None else limit
         self.upright = upright  # share of episodes that begin standing
-        self.falls_end = falls_end  # also those of a humanoid, in whose environment nothing ends an episode
+        self.falls_end = falls_end  # also falls that the environment lets pass, as a humanoid's does
         self.stood = np.zeros(count, np.int64)  # steps in a row, up to SURE, from where on it can fall
         self.datas = [mujoco.MjData(body.model) for _ in range(count)]
         self.age = np.zeros(count, np.int64)
@@ -90,11 +90,11 @@ class Simulations:
         return made
 
     def _fallen(self, seen: np.ndarray) -> np.ndarray:
-        if not (self.falls_end and isinstance(self.body, Humanoid)):
-            return self.body.fallen(seen)
-        height = self.body.head_height(seen)
-        self.stood = np.where(self.stood < SURE, (self.stood + 1) * (height > self.body.UPRIGHT), SURE)
-        return (self.stood == SURE) & (height < self.body.DOWN)
+        fallen = self.body.fallen(seen)
+        if not self.falls_end:
+            return fallen
+        self.stood = np.where(self.stood < SURE, (self.stood + 1) * self.body.on_feet(seen), SURE)
+        return fallen | ((self.stood == SURE) & self.body.down(seen))
 
     def _everywhere(self, action: Callable[[int], None]) -> None:
         def share(numbers: range) -> None:

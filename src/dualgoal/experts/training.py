@@ -24,8 +24,8 @@ from jaxtyping import Array
 from dualgoal import jsons, machine, progress
 from dualgoal.collect.experts import ACTOR, MLP, SKILLS, gelu, has, load, require_shipped, turned
 from dualgoal.errors import UserError, check_range, require_known
-from dualgoal.experts.bodies import BODIES, Humanoid
-from dualgoal.experts.recipe import Recipe, changed
+from dualgoal.experts.bodies import BODIES
+from dualgoal.experts.recipe import FOR_SOME, Recipe, changed
 from dualgoal.experts.rounds import Round, Simulator, Tally
 from dualgoal.experts.sac import SAC, Policy
 from dualgoal.files import cache_folder, locked, make_folder, os_errors_in_one_line, sha256
@@ -58,10 +58,8 @@ def train(
     policy. Critics that a policy alone lacks are new; they learn first, for `actor_waits` gradient steps.
     """
     require_known("body", recipe.body, BODIES)
-    body = BODIES[recipe.body]
-    fits = dict.fromkeys(("rise", "pace", "upright", "falls_end"), issubclass(body, Humanoid))
-    fits["command_frame"] = bool(body.turns)
-    if unfit := [name for name, fit in fits.items() if getattr(recipe, name) and not fit]:
+    fitting = BODIES[recipe.body].settings()
+    if unfit := [name for name in FOR_SOME if getattr(recipe, name) and name not in fitting]:
         raise UserError(f"{unfit[0]} is for the humanoid; leave it out for {recipe.body}")
     for name, value in (("threads", threads), ("log_every", log_every), ("save_every", save_every)):
         check_range(name, value, 1)
