@@ -3,7 +3,12 @@
 import jax
 import pytest
 
+import small
 from dualgoal import loop
+from dualgoal.agent import Agent
+from dualgoal.algos import GCBC
+from dualgoal.interface import Spec
+from dualgoal.sampler import shapes
 
 
 class Lowered:
@@ -38,3 +43,19 @@ def test_only_refused_options_are_left_out(gpu):
 
 def test_a_cpu_gets_no_options_of_gpus():
     assert loop.compile_loop(Lowered()) == set()
+
+
+def test_what_was_traced_on_shapes_is_not_traced_again_to_be_compiled():
+    traced = []
+
+    class Counted(GCBC):
+        def losses(self, *given):
+            traced.append(1)
+            return super().losses(*given)
+
+    data = small.data()
+    training = loop.TrainingLoop(Agent(small.rep("orig"), Counted(hidden=(8,)), Spec((3,), 2, batch_size=4)), (0, 1))
+    training.trace(shapes(data.observations, data.actions, data.goals, len(data.starts)))
+    assert len(traced) == 1
+    training.lower(training.init(), training.place_data(data))
+    assert len(traced) == 1

@@ -21,6 +21,7 @@ from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL, NoAlgorithm
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
 from dualgoal.interface import Encoded, Goal, Role, Routes, Spec
+from dualgoal.loop import TrainingLoop
 from dualgoal.reps import Dual
 from dualgoal.runs import config, policy
 from dualgoal.streams import ACTOR_GOALS, Waypoint
@@ -314,17 +315,35 @@ def test_an_algorithm_keeps_its_word(changes, words):
     broken = type("Broken", (GCBC,), changes)(hidden=(8,))
     with pytest.raises(UserError, match=words):
         agent = Agent(Dual(dim=4, hidden=(8,)), broken, SPEC)
-        agent.update(agent.init(random.key(0)), small.data(), random.key(1))
-        policy.try_acting(agent)
+        policy.try_out(TrainingLoop(agent, (0,)), small.data())
 
 
-def test_what_an_outside_part_raises_is_one_line(tmp_path, capsys):
-    folder = tiny.make_data(tmp_path / "data")
-    words = ["train", tiny.TASK, "--rep", "far_parts:Faulty", "--algo", "gcbc", "--algo.hidden", "8", "--steps", "2"]
-    words += ["--batch-size", "8", "--episodes", "0", "--data", str(folder), "--out", str(tmp_path / "run")]
-    assert main(words) == 2
+@pytest.mark.parametrize(
+    ("rep", "raised"),
+    [
+        ("Faulty", "AttributeError"),
+        ("Unborn", "FileNotFoundError"),
+        ("Shapeless", "ZeroDivisionError"),
+        ("Lossy", "NotImplementedError"),
+    ],
+)
+def test_what_an_outside_part_raises_is_one_line_and_leaves_no_run_behind(rep, raised, tmp_path, capsys):
+    folder, out = tiny.make_data(tmp_path / "data"), tmp_path / "runs" / "run"
+
+    def train(name):
+        words = ["train", tiny.TASK, "--rep", f"far_parts:{name}", "--algo", "gcbc", "--algo.hidden", "8"]
+        words += ["--steps", "2", "--batch-size", "8", "--episodes", "0", "--data", str(folder), "--out", str(out)]
+        return main(words)
+
+    assert train(rep) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "Faulty raised AttributeError" in line and "(far_parts.py, line " in line and "DUALGOAL_DEBUG=1" in line
+    assert f"{rep} raised {raised}" in line and "(far_parts.py, line " in line and "DUALGOAL_DEBUG=1" in line
+    assert not out.parent.exists()
+    if rep == "Faulty":  # what was there before stays, and the folder is free for another run
+        out.mkdir(parents=True)
+        (out / "notes.txt").write_text("mine")
+        assert train(rep) == 2 and [file.name for file in out.iterdir()] == ["notes.txt"]
+        assert train("Seen") == 0
 
 
 # From the command line ------------------------------------------------------------------------------------------------

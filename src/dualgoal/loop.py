@@ -132,6 +132,12 @@ class TrainingLoop:
             return jax.device_put(data, self.everywhere)
         return jax.tree.map(lambda array: jax.device_put(np.asarray(array), self.everywhere, may_alias=True), data)
 
+    def trace(self, data: Transitions) -> None:
+        """Go through the training loop on shapes: what a part raises comes before anything is held, compiled or
+        written. Compiling does not go through it once more."""
+        held = lambda tree, where: jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
+        self._chunk.trace(held(self.template, self.by_seed), held(data, self.everywhere), self.keys, jnp.int32(1))
+
     def advance(self, state: State, data: Transitions, steps: int) -> tuple[State, Broken]:
         """Take `steps` gradient steps. The given state is consumed."""
         return self.compile(state, data)(state, data, self.keys, jnp.int32(steps))

@@ -23,6 +23,13 @@ def to_device(dataset: Any) -> Transitions:
     return Transitions(put(dataset.observations), put(dataset.actions), starts, ends, goals)
 
 
+def shapes(observations: Any, actions: Any, goals: Any, episodes: int) -> Transitions:
+    """What `to_device` gives of a dataset of these arrays, as shapes: for programs that are traced and not run."""
+    shape: Any = lambda x: None if x is None else jax.ShapeDtypeStruct(x.shape, x.dtype)
+    index: Any = jax.ShapeDtypeStruct((episodes,), jnp.int32)
+    return Transitions(shape(observations), shape(actions), index, index, shape(goals))
+
+
 def shared_draws(streams: Mapping[str, Stream]) -> dict[str, str]:
     """Which draw each loss uses: a draw is named after the first loss that uses it, and losses with equal streams use
     the same one unless the stream is not `shared`."""

@@ -148,6 +148,32 @@ class Faulty(Seen):
         return nets.psi(g - s)
 
 
+@dataclass(frozen=True)
+class Unborn(Seen):
+    """Reads a file that is not there when its networks are made."""
+
+    def init(self, key: Any, spec: Any) -> SeenNets:
+        return SeenNets(open("/no/such/weights"))
+
+
+@dataclass(frozen=True)
+class Shapeless(Seen):
+    """Raises an exception before there are any networks."""
+
+    def z_shape(self, spec: Any) -> tuple[int, ...]:
+        return (self.dim // 0,)
+
+
+@dataclass(frozen=True)
+class Lossy(Seen):
+    """Has goals of its own, and a loss that raises an exception."""
+
+    stream = VALUE_GOALS
+
+    def loss(self, nets: Any, targets: Any, batch: Any, drawn: Any, key: Any, spec: Any) -> Any:
+        raise NotImplementedError("not yet")
+
+
 class Undecorated(Seen):
     """No dataclass of its own."""
 

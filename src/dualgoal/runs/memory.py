@@ -22,7 +22,7 @@ from dualgoal.agent import Agent
 from dualgoal.data.dataset import Dataset
 from dualgoal.errors import UserError
 from dualgoal.loop import TrainingLoop, devices_used
-from dualgoal.streams import Transitions
+from dualgoal.sampler import shapes
 
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"  # of a GPU, which engines set for the runs that share it
 
@@ -47,9 +47,7 @@ class Memory:
 def estimate(agent: Agent, seeds: int, data: Mapping[str, np.ndarray | jax.ShapeDtypeStruct], episodes: int) -> Memory:
     """The memory that training `agent` for so many seeds needs, on a dataset of these arrays (`observations`, `actions`
     and perhaps `goals`) and episodes, on this machine's devices."""
-    arrays: dict[str, Any] = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in data.items()}
-    index: Any = jax.ShapeDtypeStruct((episodes,), jnp.int32)
-    rows = Transitions(arrays["observations"], arrays["actions"], index, index, arrays.get("goals"))
+    rows = shapes(data["observations"], data["actions"], data.get("goals"), episodes)
     key = jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), jnp.uint32))
     state = jax.eval_shape(agent.init, key)
     step = jax.make_jaxpr(agent.update)(state, rows, key)

@@ -26,9 +26,11 @@ from dualgoal.data.standard import Standard
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError, check_range
 from dualgoal.interface import Spec
+from dualgoal.loop import TrainingLoop
 from dualgoal.runs import checkpoint, config, directory, episodes, flat, stages, trees, world
 from dualgoal.runs.episodes import Episode
 from dualgoal.runs.facts import RunFacts, Sizes
+from dualgoal.streams import Transitions
 
 EXPORTED = "dualgoal-policy-1"  # the format of exported files
 MOST_BYTES = 1 << 34  # of such a file
@@ -107,11 +109,15 @@ def own_parts(run: config.Run) -> AbstractContextManager[None]:
     return imports.calling(" + ".join(type(part).__name__ for part in theirs)) if theirs else nullcontext()
 
 
-def try_acting(agent: Agent) -> None:
-    """Let an algorithm of another package act on shapes, so that what is wrong is found before the first evaluation."""
+def try_out(loop: TrainingLoop, data: Transitions) -> None:
+    """Let parts of another package learn and act on shapes, so that what is wrong with them is found before a run
+    begins, and not by its first step or its first evaluation."""
+    agent = loop.agent
+    if is_ours(agent.rep) and is_ours(agent.algo):
+        return
+    loop.trace(data)
     if not is_ours(agent.algo):
-        rows = pair_of_rows(agent.spec)
-        jax.eval_shape(agent.act, _template(agent).params, *rows, random.key(0))
+        jax.eval_shape(agent.act, _template(agent).params, *pair_of_rows(agent.spec), random.key(0))
 
 
 def read_params(file: Path, agent: Agent, index: int, seeds: int) -> Any:

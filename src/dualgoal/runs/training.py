@@ -23,7 +23,7 @@ from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
 from dualgoal.runs.interruption import Interruption
 from dualgoal.runs.rest import Rest
 from dualgoal.runs.session import Evaluator, OnEvaluation, Session, multiples, saved_steps, scored_steps
-from dualgoal.sampler import to_device
+from dualgoal.sampler import shapes, to_device
 
 MOST_ROWS = jsons.ROWS_LIMIT // 500  # of metrics.jsonl; a row has about 460 bytes
 
@@ -72,7 +72,11 @@ def train(
     facts = describe(run, training, evaluator.goals if evaluator else None)
     if evaluator is None:
         facts = _with_goals(facts, run, training, validation, env)
-    goals, agent = facts.goals or 0, policy.agent_for(run, facts.sizes)  # what does not fit is refused before any file
+    goals = facts.goals or 0
+    with policy.own_parts(run):  # what does not work is refused before any file
+        loop = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
+        if run.steps not in directory.steps(out):
+            policy.try_out(loop, shapes(training.observations, training.actions, training.goals, training.episodes))
     if not directory.steps(out):
         _require_few_rows(run, splits=1 if validation is None else 2)
     with ExitStack() as stack:
@@ -80,9 +84,7 @@ def train(
         if (done := max(directory.steps(out), default=0)) > run.steps:
             say(f"{out}: complete ({done:,} steps, more than the {run.steps:,} that were asked for)")
             return out
-        loop = TrainingLoop(agent, run.seeds)
         with policy.own_parts(run):
-            policy.try_acting(loop.agent)
             if run.steps not in directory.steps(out):
                 memory.require(out, loop, training, validation)
             start = resume.restore(record, loop, run, goals)
