@@ -70,6 +70,15 @@ def test_a_folder_is_searched_by_task_and_split(tmp_path):
         dataset.load(tmp_path, "b-v0", split="test")
 
 
+def test_of_many_datasets_a_message_names_the_first(tmp_path):
+    for k in range(14):
+        (tmp_path / f"t{k:02}.npz").touch()
+    there = ", ".join(f"t{k:02}" for k in range(12))
+    for task, words in ((None, rf"holds 14 datasets \({there}, \.\.\.\)"), ("x", rf"there are: {there}, \.\.\.\)")):
+        with pytest.raises(UserError, match=words):
+            dataset.load(tmp_path, task)
+
+
 def test_a_changed_file_no_longer_matches_its_record(tmp_path):
     path = write(tmp_path, arrays(), "a-v0.npz")
     record = {"task": "a-v0", "seed": 3, "files": {"a-v0.npz": {"sha256": files.sha256(path)}}}

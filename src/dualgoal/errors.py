@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 
 LONGEST = 4000  # characters of a message; it may quote a name of 20 MB
+MOST_NAMES = 12  # in a list of what is there
 MOST = 2**31 - 1  # steps are counted in 32 bits, and so is everything else
 
 
@@ -66,6 +67,16 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not in a registry, with the nearest match."""
     known = list(known)
     return UserError(f"unknown {kind} '{name}'{did_you_mean(name, known)} (known: {', '.join(known)})")
+
+
+def listed(names: Iterable[str]) -> str:
+    """What is there, in a message: the first names, and dots for those that follow.
+
+    >>> listed(f"{k}" for k in range(14))
+    '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...'
+    """
+    every = list(names)
+    return ", ".join(every[:MOST_NAMES] + ["..."] * (len(every) > MOST_NAMES))
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

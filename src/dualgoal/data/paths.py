@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualgoal.envs.tasks import plain
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, listed
 
 SPLITS = ("train", "val")
 _VAL = "-val"
-MOST_NAMES = 12  # in a message
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,8 @@ def find(path: Path, task: str | None, split: str) -> Path:
     else:  # a training file may have any name
         wanted = path if split == "train" else DatasetFiles.holding(path).split(split)
     if not wanted.is_file():
-        others = _names(path)[:MOST_NAMES] if path.is_dir() else []
-        there = f" (there are: {', '.join(others)})" if others else ""
+        others = _names(path) if path.is_dir() else []
+        there = f" (there are: {listed(others)})" if others else ""
         raise UserError(f"{wanted}: no such dataset{there}; make it with 'dualgoal data import', 'generate' or 'fetch'")
     return wanted
 
@@ -71,6 +70,6 @@ def _names(folder: Path) -> list[str]:
 def _only_name(folder: Path) -> str:
     names = _names(folder)
     if len(names) != 1:
-        there = f"holds {len(names)} datasets ({', '.join(names)})" if names else "holds no npz dataset"
+        there = f"holds {len(names)} datasets ({listed(names)})" if names else "holds no npz dataset"
         raise UserError(f"{folder}: {there}; name a task or the file itself")
     return names[0]

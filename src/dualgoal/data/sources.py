@@ -15,7 +15,7 @@ import numpy as np
 
 from dualgoal.data import checks, goals, hdf5, npz
 from dualgoal.data.origin import Origin, digest
-from dualgoal.errors import UserError, one_line
+from dualgoal.errors import UserError, listed, one_line
 from dualgoal.files import sha256
 
 ALIASES = {
@@ -29,7 +29,6 @@ ALIASES = {
 }
 IN_MEMORY = 256 << 20  # bytes of an array that is held in memory
 SUFFIXES = ((".npz",), (".hdf5", ".h5"))  # of files in a folder, of which one kind is read
-MOST_NAMES = 12  # in a message
 OPTIONAL = ("terminals", "timeouts", "episodes", "goals", "next_observations")
 ENDS = ("terminals", "timeouts", "episodes")  # any of them says where episodes end
 
@@ -144,8 +143,9 @@ def _ends(table: Table, given: dict[str, np.ndarray], used: dict[str, str], by_n
         return np.append(numbers[1:] != numbers[:-1], True)
     if marked is None:
         raise UserError(
-            f"{name}: nothing says where episodes end (it holds {_names(table)}); name it: --key terminals=NAME for "
-            "flags, --key episodes=NAME for the number of each row's episode, or save a file per episode"
+            f"{name}: nothing says where episodes end (it holds {listed(table.members)}); "
+            "name it: --key terminals=NAME for flags, --key episodes=NAME for the number of each row's episode, "
+            "or save a file per episode"
         )
     if not marked.any():
         raise UserError(
@@ -153,10 +153,6 @@ def _ends(table: Table, given: dict[str, np.ndarray], used: dict[str, str], by_n
             "the last row of each, or name what tells episodes apart: --key terminals=NAME or --key episodes=NAME"
         )
     return marked
-
-
-def _names(table: Table) -> str:
-    return ", ".join(list(table.members)[:MOST_NAMES]) + (", ..." if len(table.members) > MOST_NAMES else "")
 
 
 def _open_table(path: Path) -> Table:
@@ -239,7 +235,7 @@ def _choose(table: Table, parts: Parts, wanted: tuple[str, ...]) -> Columns:
 
 def _pick(table: Table, key: str, keys: dict[str, str], required: bool = True) -> str | None:
     """The name in the file of one of our arrays."""
-    have = _names(table)
+    have = listed(table.members)
     if key in keys:
         if keys[key] not in table.members:
             raise UserError(f"{table.name}: no array '{keys[key]}' to use as {key} (it holds {have})")
