@@ -97,6 +97,62 @@ def test_arrays_are_named_by_hand(kind, made, tmp_path):
             bring(tmp_path / "own", tmp_path / "other", keys={"terminals": "place"})
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_bad_episode_is_left_out_by_the_number_that_its_message_names(kind, made, tmp_path, capsys):
+    bad = {name: array.copy() for name, array in made[1].items()}
+    bad["observation.joints"][2, 1] = np.nan
+    source = store(kind, tmp_path, [made[0], bad, *made[2:]])
+    words = ["data", "import", str(source), "--out", str(tmp_path / "out"), "--scale-actions", "--quiet"]
+    words += ["--observation-keys", "observation.joints", "--goal-keys", "place"]
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "'observations' is nan in row 2, column 1" in line
+    assert line.endswith("(--skip-episodes 1 leaves this episode out)") and not (tmp_path / "out").exists()
+    for _ in range(2):  # the second finds it done
+        assert main([*words, "--skip-episodes", "1"]) == 0
+    train, val = dataset.load(tmp_path / "out", "own"), dataset.load(tmp_path / "out", "own", split="val")
+    kept = [made[k]["observation.joints"] for k in (0, 2, 3)]
+    assert np.array_equal(train.observations, np.concatenate(kept[:2])) and np.array_equal(val.observations, kept[2])
+    assert json.loads((tmp_path / "out" / "own.json").read_text())["skipped_episodes"] == [1]
+    capsys.readouterr()
+    assert main([*words, "--skip-episodes", "1,3"]) == 2
+    assert "already there, and not from this import" in capsys.readouterr().err
+    assert main(["data", "info", str(tmp_path / "out")]) == 0
+    assert "skipped_episodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("skip", "words"),
+    [
+        (["x"], "--skip-episodes is 'x'; expected a whole number"),
+        (["1.5"], "--skip-episodes is '1.5'; expected a whole number"),
+        (["3-1"], "--skip-episodes: the range 3-1 is empty"),
+        (["0", "4"], "own.npz: no episode 4 to skip; it holds 4, counted from 0"),
+        (["-1"], "own.npz: no episode -1 to skip; it holds 4, counted from 0"),
+        (["0-3"], "own.npz: holds 4 episodes, and --skip-episodes leaves none; at least 2 are needed"),
+        (["0", "0-2"], "own.npz: holds 4 episodes, and --skip-episodes leaves 1; at least 2 are needed"),
+    ],
+)
+def test_episodes_that_cannot_be_left_out_are_one_line(skip, words, made, tmp_path, capsys):
+    source = store("npz", tmp_path, made)
+    options = ["--observation-keys", "observation.joints", "--scale-actions", "--quiet", "--skip-episodes", *skip]
+    assert main(["data", "import", str(source), "--out", str(tmp_path / "out"), *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line and not (tmp_path / "out").exists()
+
+
+def test_the_number_of_an_episode_is_that_in_the_source_also_behind_one_that_is_left_out(made, tmp_path):
+    bad = made[3] | {"action": np.full_like(made[3]["action"], np.inf)}
+    source = store("folder", tmp_path, [*made[:3], bad, made[0]])
+    with pytest.raises(UserError, match=r"^3.npz: 'actions' is inf in row 0.* \(--skip-episodes 3 leaves this"):
+        bring(source, tmp_path / "out", skip_episodes=[0, 1])
+    with pytest.raises(UserError, match=r"^0.npz: 'actions' is .*, outside \[-1, 1\]; rescale them .* in Python\)$"):
+        importing.import_dataset(source, tmp_path / "out", keys={"observations": "place"})  # wrong with all of them
+    train, val = bring(source, tmp_path / "out", skip_episodes=np.array([3, 0]))
+    assert (train.rows, val.rows) == (6 + 3, 4)
+    assert train.provenance["skipped_episodes"] == [0, 3]
+
+
 def test_parts_of_different_lengths_are_one_line(tmp_path):
     ends = np.arange(8) % 4 == 3
     np.savez(tmp_path / "own.npz", a=np.zeros((5, 2)), b=np.zeros((8, 1)), actions=np.zeros((8, 2)), terminals=ends)

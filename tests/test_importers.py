@@ -381,6 +381,9 @@ def test_minari_datasets(tmp_path, monkeypatch):
         tmp_path / "minari" / "own" / "test-v0", tmp_path / "out", observation_keys=["position"], task="again"
     )
     assert dataset.load(tmp_path / "out", "again").observation_shape == (3,)
+    options = {"observation_keys": ["position"], "task": "fewer", "skip_episodes": [1]}
+    importing.import_dataset("minari:own/test-v0", tmp_path / "out", **options)
+    assert np.array_equal(dataset.load(tmp_path / "out", "fewer").observations[5:], made[2][0])
     with pytest.raises(UserError, match="Minari cannot open it|total_episodes is None"):
         importing.import_dataset(tmp_path_with_broken_minari(tmp_path), tmp_path / "out")
 

@@ -124,6 +124,8 @@ class Import(Verb):
     standardize: Annotated[bool, arg(help=STANDARDIZE_HELP)] = False
     image_size: Annotated[tuple[int, ...], unset("as recorded", "H W")] = ()
     """Height and width to which frames of a LeRobot folder are scaled."""
+    skip_episodes: Annotated[tuple[int, ...], unset("none")] = ()
+    """Episodes to leave out, counted from 0 in the order of the source, for instance 3 17 40-45."""
     quiet: bool = False
     """Show no progress."""
 
@@ -135,6 +137,6 @@ class Import(Verb):
             self.source, self.out, task=self.task, keys=keys, observation_keys=self.observation_keys,
             scale_actions=self.scale_actions, goal_dims=self.goal_dims, goal_keys=self.goal_keys,
             goal_function=self.goal_function, image_size=self.image_size, standardize=self.standardize,
-            progress=not self.quiet,
+            skip_episodes=self.skip_episodes, progress=not self.quiet,
         )  # fmt: skip
         print(made)

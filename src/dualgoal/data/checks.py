@@ -19,6 +19,10 @@ FINITE = "expected finite numbers; repair that row or leave its episode out"
 _ROWS = 1 << 16
 
 
+class BadEpisode(UserError):
+    """Wrong with one episode and not with how all of them were recorded: without it the others may be usable."""
+
+
 def members(archive: Archive) -> None:
     """Keys, ranks, kinds of numbers and lengths, from the headers alone."""
     name, found = archive.path.name, archive.members
@@ -89,7 +93,10 @@ def goals(name: str, goals: np.ndarray, observations: np.ndarray) -> np.ndarray:
     return goals if image else goals.astype(np.float32, copy=False)
 
 
-def _refuse(name: str, key: str, array: np.ndarray, wrong: Callable[[np.ndarray], np.ndarray], why: str) -> None:
+def _refuse(
+    name: str, key: str, array: np.ndarray, wrong: Callable[[np.ndarray], np.ndarray], why: str,
+    error: type[UserError] = UserError,
+) -> None:  # fmt: skip
     """Raise if there is a wrong number in an array, with the first of them, where it is and the reason."""
     for at in range(0, len(array), _ROWS):
         block = array[at : at + _ROWS]
@@ -99,14 +106,14 @@ def _refuse(name: str, key: str, array: np.ndarray, wrong: Callable[[np.ndarray]
             column = int(np.argmax(bad[row])) if block.ndim == 2 else None
             value = block[row] if column is None else block[row, column]
             place = f"row {at + row}" if column is None else f"row {at + row}, column {column}"
-            raise UserError(f"{name}: '{key}' is {value:g} in {place}{why}")
+            raise error(f"{name}: '{key}' is {value:g} in {place}{why}")
 
 
 def _finite(name: str, key: str, array: np.ndarray) -> None:
     if array.dtype.kind == "f":
         # A float64 beyond float32's range would turn into infinity on conversion, so it counts as infinite.
         largest = np.finfo(np.float32).max
-        _refuse(name, key, array, lambda block: ~(np.abs(block) <= largest), f"; {FINITE}")
+        _refuse(name, key, array, lambda block: ~(np.abs(block) <= largest), f"; {FINITE}", BadEpisode)
 
 
 def booleans(name: str, key: str, array: np.ndarray) -> np.ndarray:
@@ -125,7 +132,7 @@ def _episode_ends(name: str, terminals: np.ndarray) -> np.ndarray:
     lengths = np.diff(last, prepend=-1)
     if (lengths < 2).any():
         row = int(last[np.argmax(lengths < 2)])
-        raise UserError(f"{name}: 'terminals' makes row {row} an episode of one row; an episode needs two or more")
+        raise BadEpisode(f"{name}: 'terminals' makes row {row} an episode of one row; an episode needs two or more")
     return ends
 
 

@@ -6,6 +6,7 @@ episode goes to the validation file. What was done (keys, scaling, digests) is r
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal.data import checks, lerobot, minari, npz, origin, sources
+from dualgoal.data import checks, lerobot, minari, npz, origin, sources, tidy
 from dualgoal.data.goals import GoalSpace
 from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
@@ -42,6 +43,7 @@ def import_dataset(
     goal_function: str | None = None,
     image_size: Sequence[int] = (),
     standardize: bool = False,
+    skip_episodes: Sequence[int] = (),
     progress: bool = False,
 ) -> Path:
     """Write SRC as `TASK.npz` and `TASK-val.npz` in `out`; returns the training file.
@@ -51,7 +53,8 @@ def import_dataset(
     the files where they are not found automatically (or lists pairs `ours=theirs`); `observation_keys` says which
     parts of dict observations, or which arrays, to join; `scale_actions` maps the range of each action coordinate
     onto [-1, 1]; `standardize` lets networks read each coordinate of observations and goals in units of its standard
-    deviation; `image_size` is the height and width to which frames of a LeRobot folder are scaled.
+    deviation; `image_size` is the height and width to which frames of a LeRobot folder are scaled; `skip_episodes` are
+    the numbers of episodes to leave out, counted from 0 in the order of the source.
 
     A goal is a whole observation unless the file has an array `goals`, or one of these says otherwise: `goal_dims`, the
     coordinates of an observation; `goal_keys`, parts of dict observations or arrays to join; `goal_function`, a
@@ -59,11 +62,9 @@ def import_dataset(
     """
     space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
     parts = Parts(_pairs(keys), tuple(observation_keys), space.keys if space else ())
-    source = _with_goals(_open(src, parts, _checked_size(image_size)), space)
+    source = _without(src, _with_goals(_open(src, parts, _checked_size(image_size)), space), skip_episodes)
     name = task or Path(str(src).removeprefix("minari:").rstrip("/")).stem.replace(" ", "-")
     files = DatasetFiles(Path(out).expanduser(), name)
-    if len(source.episodes) < 2:
-        raise UserError(f"{src}: holds {len(source.episodes)} episode; at least 2 are needed, as one is for validation")
     if _is_done(source, files, scale_actions, standardize):
         remove_free_lock(files.lock)
         return files.train
@@ -170,6 +171,32 @@ def _with_goals(source: Source, space: GoalSpace | None) -> Source:
     return Source(episodes, replace(source.origin, goal_space=space))
 
 
+def _without(src: str | Path, source: Source, skipped: Iterable[int]) -> Source:
+    """The source without the episodes of these numbers, of which none is ever read; enough of them must be left."""
+    count, numbers = len(source.episodes), set(skipped)
+    if unknown := sorted(numbers.difference(range(count))):
+        raise UserError(f"{src}: no episode {unknown[0]} to skip; it holds {count}, counted from 0")
+    left = [episode for number, episode in enumerate(source.episodes) if number not in numbers]
+    if len(left) < 2:
+        skips = f", and --skip-episodes leaves {len(left) or 'none'}" if numbers else ""
+        found = f"{count} episode{'s' * (count != 1)}{skips}"
+        raise UserError(f"{src}: holds {found}; at least 2 are needed, as one is for validation")
+    return Source(left, replace(source.origin, skipped_episodes=tuple(sorted(map(int, numbers)))))
+
+
+@contextmanager
+def _skippable(source: Source, at: int) -> Iterator[None]:
+    """Around checks of one episode: what is wrong with it alone also says the number by which it can be left out."""
+    try:
+        yield
+    except checks.BadEpisode as problem:
+        if source.origin.source != "imported":
+            raise
+        skipped = source.origin.skipped_episodes
+        number = sorted(set(range(len(source.episodes) + len(skipped))).difference(skipped))[at]
+        raise UserError(f"{problem} (--skip-episodes {number} leaves this episode out)") from problem
+
+
 @dataclass(frozen=True)
 class Survey:
     """What a first pass over all episodes finds out."""
@@ -194,19 +221,11 @@ def _survey(source: Source, scale_actions: bool, standardize: bool, progress: bo
     kinds: dict[str, Kind] = {}
     lowest, highest = [], []  # actions of each episode
     moments: dict[str, Moments] = {}
-    for name, read in _counted(source.episodes, "checking", progress):
-        arrays = _tidy(read())
-        observations, actions, goals = arrays["observations"], arrays["actions"], arrays.get("goals")
-        terminals = np.zeros(len(observations), bool)
-        terminals[-1:] = True
-        checks.arrays(name, observations, actions, terminals, any_range=scale_actions)
-        if goals is not None:
-            checks.goals(name, goals, observations)
-        found = {key: (array.shape[1:], _type(key, array)) for key, array in arrays.items()}
-        kinds = kinds or found
-        if found != kinds:
-            this, before = (", ".join(f"{key} {shape}" for key, (shape, _) in k.items()) for k in (found, kinds))
-            raise UserError(f"{name}: rows of shapes {this}, but earlier episodes have {before}; make them equal")
+    for at, (name, read) in enumerate(_counted(source.episodes, "checking", progress)):
+        arrays = tidy.arrays(read())
+        with _skippable(source, at):
+            kinds = _checked(name, arrays, scale_actions, kinds)
+        observations, actions = arrays["observations"], arrays["actions"]
         recorded = actions[:-1] if actions.ndim == 2 else actions  # the last vector may have been filled in
         lowest.append(recorded.min(axis=0))
         highest.append(recorded.max(axis=0))
@@ -224,38 +243,19 @@ def _survey(source: Source, scale_actions: bool, standardize: bool, progress: bo
     return Survey(rows, kinds, None, ActionRange(*bounds) if scale_actions else None, standards)
 
 
-def _type(key: str, array: np.ndarray) -> np.dtype:
-    """The type in which an array is stored."""
-    if key == "actions":
-        return np.dtype(np.int32 if array.ndim == 1 else np.float32)
-    return np.dtype(np.uint8 if array.dtype == np.uint8 else np.float32)
-
-
-def _tidy(rows: Rows) -> dict[str, np.ndarray]:
-    """The arrays of an episode: images with channels last, single numbers as vectors of length one, discrete actions
-    without a trailing axis of one. A last action that is missing is filled in, and a last goal too (the last row of an
-    episode is never a goal)."""
-    observations, actions = _vectors_or_images(rows.observations), np.atleast_1d(rows.actions)
-    if actions.ndim == 1 and actions.dtype.kind == "f":
-        actions = actions[:, None]
-    if actions.ndim == 2 and actions.shape[1] == 1 and actions.dtype.kind in "iu":
-        actions = actions[:, 0]
-    if len(observations) == len(actions) + 1:
-        actions = np.concatenate([actions, np.zeros_like(actions[:1])])
-    if rows.goals is None:
-        return {"observations": observations, "actions": actions}
-    goals = _vectors_or_images(rows.goals)
-    if len(goals) == len(observations) - 1:
-        goals = np.concatenate([goals, goals[-1:]])
-    return {"observations": observations, "actions": actions, "goals": goals}
-
-
-def _vectors_or_images(rows: np.ndarray) -> np.ndarray:
-    rows = rows.reshape(-1, 1) if rows.ndim < 2 else rows
-    if rows.ndim == 2 and rows.dtype in (np.bool_, np.uint8):  # flags and small counts, not pixels
-        return rows.astype(np.float32)
-    channels_first = rows.ndim == 4 and rows.shape[1] in (1, 3, 4) and rows.shape[-1] not in (1, 3, 4)
-    return np.moveaxis(rows, 1, -1) if channels_first else rows
+def _checked(name: str, arrays: dict[str, np.ndarray], any_range: bool, before: dict[str, Kind]) -> dict[str, Kind]:
+    """The kinds of an episode's arrays, if its values can be stored and its kinds are those of the episodes before."""
+    observations, goals = arrays["observations"], arrays.get("goals")
+    terminals = np.zeros(len(observations), bool)
+    terminals[-1:] = True
+    checks.arrays(name, observations, arrays["actions"], terminals, any_range=any_range)
+    if goals is not None:
+        checks.goals(name, goals, observations)
+    kinds = {key: (array.shape[1:], tidy.stored(key, array)) for key, array in arrays.items()}
+    if before and kinds != before:
+        this, earlier = (", ".join(f"{key} {shape}" for key, (shape, _) in k.items()) for k in (kinds, before))
+        raise checks.BadEpisode(f"{name}: rows of shapes {this}, but earlier episodes have {earlier}; make them equal")
+    return kinds
 
 
 def _write(source: Source, survey: Survey, files: DatasetFiles, progress: bool) -> None:
@@ -290,7 +290,7 @@ def _goal_space(source: Source, shape: tuple[int, ...]) -> GoalSpace:
 
 def _arrays(source: Source, survey: Survey, k: int) -> dict[str, np.ndarray]:
     """The arrays of episode `k`, with scaled actions; types are changed when they are written."""
-    arrays = _tidy(source.episodes[k].read())
+    arrays = tidy.arrays(source.episodes[k].read())
     if survey.scale is not None:
         arrays["actions"] = survey.scale.scaled(arrays["actions"])
     return arrays

@@ -109,6 +109,7 @@ class Origin:
     keys: dict[str, str] = field(default_factory=dict)  # our names of arrays: those in the imported file
     observation_keys: tuple[str, ...] = ()
     episode_files: int | None = None
+    skipped_episodes: tuple[int, ...] = ()  # of the source, counted from 0
     image_size: tuple[int, ...] = ()  # height and width to which frames were scaled
     num_actions: int | None = None  # of discrete actions, in both files together
     # by file name
