@@ -270,6 +270,7 @@ def test_a_fall_ends_an_episode_only_after_standing(upright):
         made = simulations.step(np.zeros((6, 21)), rng)
         assert np.array_equal(made.ended, made.fallen) and (body.head_height(made.seen[made.fallen]) < 0.8).all()
         assert (simulations.age[made.fallen] == 0).all() and (simulations.stood[made.fallen] == 0).all()
+        assert np.array_equal(simulations.seen[made.fallen], made.seen[made.fallen]), "where it lies"
         fell |= made.fallen
     assert fell.all() if upright else not fell.any()
     assert np.array_equal(simulations.save()["stood"], simulations.stood)

@@ -29,7 +29,7 @@ class Step(NamedTuple):
 
 
 class Simulations:
-    """`count` simulations. An episode that ends begins anew at once, as `observation` then shows."""
+    """`count` simulations. After the end of an episode the next one begins at once, as `observation` then shows."""
 
     def __init__(
         self, body: Body, count: int, threads: int, limit: int | None = None, upright: float = 0.0,
@@ -37,7 +37,9 @@ class Simulations:
     ):  # fmt: skip
         self.body, self.count, self.limit = body, count, body.limit if limit is None else limit
         self.upright = upright  # share of episodes that begin standing
-        self.falls_end = falls_end  # also falls that the environment lets pass, as a humanoid's does
+        # Also falls that the environment lets pass, as a humanoid's does. The next episode then begins where it lies:
+        # to get up from its own falls is something else than from the poses in which episodes begin.
+        self.falls_end = falls_end
         self.stood = np.zeros(count, np.int64)  # steps in a row, up to SURE, from where on it can fall
         self.datas = [mujoco.MjData(body.model) for _ in range(count)]
         self.age = np.zeros(count, np.int64)
@@ -58,12 +60,13 @@ class Simulations:
     def start(self, rng: np.random.Generator) -> None:
         """Begin an episode everywhere."""
         for at in range(self.count):
-            self._reset(at, rng)
+            self._begin(at, rng)
 
-    def _reset(self, at: int, rng: np.random.Generator) -> None:
-        begin = self.body.stand if self.upright and rng.random() < self.upright else self.body.reset
-        begin(self.datas[at], rng)
-        self.seen[at] = self.body.read(self.datas[at])
+    def _begin(self, at: int, rng: np.random.Generator, lying: bool = False) -> None:
+        if not lying:
+            begin = self.body.stand if self.upright and rng.random() < self.upright else self.body.reset
+            begin(self.datas[at], rng)
+            self.seen[at] = self.body.read(self.datas[at])
         self.command[at] = self.body.command(rng)
         self.age[at] = self.stood[at] = 0
 
@@ -81,20 +84,21 @@ class Simulations:
         if body.new_command_every is not None:
             for at in np.flatnonzero(self.age % body.new_command_every == 0):
                 self.command[at] = body.command(rng)
-        fallen = self._fallen(after)
+        lying = self._lying(after)
+        fallen = body.fallen(after) | lying
         ended = fallen | (self.age >= self.limit)
         made = Step(body.observe(after, self.command), reward, progress, fallen, ended, after)
         self.seen = after.copy()
         for at in np.flatnonzero(ended):
-            self._reset(int(at), rng)
+            self._begin(int(at), rng, bool(lying[at]))
         return made
 
-    def _fallen(self, seen: np.ndarray) -> np.ndarray:
-        fallen = self.body.fallen(seen)
+    def _lying(self, seen: np.ndarray) -> np.ndarray:
+        """Where (E,) a body that stood has fallen and that is to end its episode, although its environment goes on."""
         if not self.falls_end:
-            return fallen
+            return np.zeros(self.count, bool)
         self.stood = np.where(self.stood < SURE, (self.stood + 1) * self.body.on_feet(seen), SURE)
-        return fallen | ((self.stood == SURE) & self.body.down(seen))
+        return (self.stood == SURE) & self.body.down(seen) & ~self.body.fallen(seen)
 
     def _everywhere(self, action: Callable[[int], None]) -> None:
         def share(numbers: range) -> None:
