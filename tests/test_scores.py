@@ -49,6 +49,13 @@ def test_a_goal_that_was_never_evaluated_is_missed_when_their_number_is_known():
     assert scores(rows, goals=4).per_seed().size == 0 and scores(rows, goals=4).goals == (1, 2, 3, 4)
 
 
+def test_a_row_of_a_goal_that_cannot_exist_takes_no_memory():
+    rows = [row(0, 100, t, 0.5) for t in (1, 2)]
+    assert scores(rows).goals == (1, 2)
+    damaged = scores([*rows, row(0, 200, 2**31, 0.5)])
+    assert damaged.success.size < 10 and damaged.per_seed().size == 0
+
+
 def test_no_rows_no_score():
     empty = scores([])
     assert empty.per_seed().size == 0 and empty.counted() == ()
