@@ -18,10 +18,10 @@ def test_rows_of_its_training():
     lines = (ROOT / "results" / "expert_humanoid_trials.jsonl").read_text().splitlines()
     found = {(row["run"], f"{row['step']:,}"): row for row in map(json.loads, lines)}
     rows = table("Rows of `results/expert_humanoid_trials.jsonl`")
-    assert len(rows) == 13
+    assert len(rows) == 19
     for run, step, *shown in rows:
         row = found[run, step]
-        falls = f"{row['falls_per_1000_steps']:.1f}" if run == "f" else "not counted"
+        falls = "not counted" if run == "d" else f"{row['falls_per_1000_steps']:.1f}"
         minutes, pace = f"{row['seconds'] / 60:.0f}", f"{row['metres_per_second']:.2f}"
         assert shown == [f"{row['updates']:,}", minutes, f"{row['return']:.0f}", pace, falls]
 
@@ -30,17 +30,29 @@ def test_its_evaluations():
     rows = table("`dualgoal expert eval humanoid --json`")
     assert len(rows) == 6
     for name, *shown in rows:
-        values = [EVALUATED[run][noise][name] for run in ("d", "f at 247,168") for noise in ("0", "0.2")]
+        values = [EVALUATED[run][noise][name] for run in ("d", "g at 187,520", "h") for noise in ("0", "0.2")]
         digits = 3 if name.startswith("metres") else 1
         assert shown == [f"{value:.{digits}f}" for value in values]
-    text, stood = " ".join(PAGE.split()), "stood up within 300 steps (%)"
-    others = EVALUATED["d, 200 other episodes (--seed 7)"]
-    assert "{:g} % stand up with d, {:g} % with noise".format(*(others[noise][stood] for noise in ("0", "0.2"))) in text
-    later = [EVALUATED[f"f at {steps}"] for steps in ("142,208", "224,128", "247,168")]
-    for noise, said in (
-        ("0", "{:.0f}, {:.0f} and {:.0f} % after"),
-        ("0.2", "({:.0f}, {:.0f} and {:.0f} % with noise)"),
-    ):
-        assert said.format(*(found[noise][stood] for found in later)) in text
-    reached = [found["successful"] for found in EVALUATED["humanoidmaze-medium, 55 episodes"].values()]
-    assert "{} reach at least one goal with d, {} with f at 224,128 gradient steps and {} at".format(*reached) in text
+    others = [EVALUATED["h, 200 other episodes (--seed 7)"][noise] for noise in ("0", "0.2")]
+    stood, speed = (
+        [found[name] for found in others] for name in ("stood up within 300 steps (%)", "metres per second")
+    )
+    said = "{:g} % stand up with h and {:g} % with noise, at {:.2f} and {:.2f} m/s".format(*stood, *speed)
+    assert said in " ".join(PAGE.split())
+
+
+def test_its_episodes_in_the_maze():
+    found = EVALUATED["humanoidmaze-medium, 55 episodes"]
+    rows = dict((name, shown) for name, *shown in table("The arena of the evaluation"))
+    names = {"reach at least one goal": "successful", "goals reached, in all": "goals"}
+    for row, key in {**names, "lie at the end, of 50": "lie at the end, of 50"}.items():
+        assert rows[row] == [f"{found[run][key]}" for run in ("d", "g at 169,984", "g at 187,520", "h")]
+    text = " ".join(PAGE.split())
+    assert f"own falls, {100 * found['h']['successful'] / 55:.0f} % of the episodes reach a goal" in text
+    earlier = [found[f"f at {steps}"]["successful"] for steps in ("224,128", "247,168")]
+    assert "reached a goal in {} and {} of 55 episodes".format(*earlier) in text
+
+
+def test_the_policy_of_the_package_is_the_one_that_was_evaluated():
+    record = json.loads((ROOT / "src" / "dualgoal" / "experts" / "humanoid.json").read_text())
+    assert f"h is the policy of the package, after {record['updates']:,} gradient steps" in " ".join(PAGE.split())
