@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import pages
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
 from dualgoal.paper import results_page, row_files, settings, tables
@@ -103,3 +104,16 @@ def test_the_committed_page_is_built_from_the_committed_rows():
 def test_without_any_row_file_everything_is_not_run(tmp_path):
     built = results_page.build(tmp_path)
     assert built.count("Not run") == 10 and "average" in built
+
+
+def test_the_small_experiment_on_hiql_is_that_of_its_file():
+    text = (pages.ROOT / "results" / "text" / "beyond.md").read_text()
+    found = json.loads((pages.ROOT / "results" / "small_hierarchy.json").read_text())
+    assert pages.table(text, "A small experiment on two cores") == [
+        [
+            *(row["rep"], row["algo"], row["options"] or "none", f"{row['mean']:.0f} ± {row['std']:.0f}"),
+            "[{:.0f}, {:.0f}]".format(*row["interval"]),
+        ]
+        for row in found
+    ]
+    assert all((row["seeds"], row["steps"]) == (3, 10_000) for row in found)
