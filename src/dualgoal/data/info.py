@@ -75,16 +75,8 @@ def text(splits: dict[str, Any]) -> str:
         table.add_row(f"{key} range", *spans)
     origin = splits["train"]["provenance"]
     made, drawn = ("source", "file", "sha256", "collector", "seed"), ("shadow_size", "mesh_cell")
-    for key in (
-        *made,
-        *drawn,
-        "versions",
-        "counts",
-        "observation_keys",
-        "skipped_episodes",
-        "goal_space",
-        "action_range",
-    ):
+    read = ("observation_keys", "skipped_episodes", "goal_space", "action_range")
+    for key in (*made, *drawn, "versions", "counts", *read):
         if key in origin:
             table.add_row(key, _plain_text(_pairs(origin[key]) if isinstance(origin[key], dict) else origin[key]))
     if "observation_standard" in origin:
