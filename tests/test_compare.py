@@ -93,8 +93,9 @@ def test_a_filled_cell_has_mean_std_interval_and_the_papers_number():
     assert dual.measured.interval[0] < 89 < dual.measured.interval[1]
     assert dual.paper_in_interval is True and orig.paper_in_interval is False and line.cells["vib"].measured is None
     assert dual.highlight and not orig.highlight
-    gap = found.differences["cube-single-play-v0"]
-    assert (gap.mean, gap.seeds, gap.steps) == (26, (4, 4), 1000) and gap.welch[0] < gap.bootstrap[0] < 26
+    (gap,) = found.differences
+    assert (gap.task, gap.mean, gap.seeds, gap.steps) == ("cube-single-play-v0", 26, (4, 4), 1000)
+    assert gap.welch[0] < gap.bootstrap[0] < 26
     assert "Dual minus Orig on cube-single-play-v0: +26.0 points after 1,000 steps" in formats.text(found)
     assert found.improvement["orig"].probability == 1.0 and found.average_tasks == 1
     assert found.average.cells["dual"].measured.mean == 89 and found.average.cells["dual"].paper == (89, None)

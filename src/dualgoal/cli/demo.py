@@ -156,8 +156,9 @@ def where_learned_distances_win(folder: Path) -> str:
 
     filled = comparison.fill_table(TABLE, row_files.load_all(folder), LEARNED)
     scores = {line.name: line.finished() for line in filled.lines}
+    compared = {difference.task for difference in filled.differences}
     words = []
-    for task in (task for task in LEARNED if task in filled.differences):
+    for task in (task for task in LEARNED if task in compared):
         dual, orig = (scores[task][column] for column in ("dual", "orig"))
         seeds = f"{dual.seeds} seeds" if dual.seeds == orig.seeds else f"{dual.seeds} and {orig.seeds} seeds"
         words.append(f"{task} {dual.mean:.0f} % against {orig.mean:.0f} % ({dual.steps:,} steps, {seeds})")

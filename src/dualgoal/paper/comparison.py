@@ -5,6 +5,7 @@ different numbers of steps are not compared with each other. `formats.py` turns 
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -92,6 +93,7 @@ class Improvement:
 class Difference:
     """How far one column is above another on one task, with two 95 % intervals over seeds."""
 
+    task: str
     columns: tuple[str, str]
     mean: float
     bootstrap: Interval | None
@@ -113,7 +115,7 @@ class FilledTable:
     average_tasks: int
     aggregates: dict[str, Aggregate]
     improvement: dict[str, Improvement]  # of Dual over each other column
-    differences: dict[str, Difference]  # by task, between the two columns the table is about
+    differences: list[Difference]  # between columns whose contrast the table is about, where both were run
     settings: list[str]
 
     def has_measurements(self) -> bool:
@@ -242,14 +244,17 @@ def _marks(table: Table, values: list[float | None]) -> list[bool]:
 
 
 def _common_lines(table: Table, lines: list[Line]) -> list[Line]:
-    """What averages are taken over: the rows, at equal steps, of the two columns that the table is about.
+    """What averages are taken over: the rows, at equal steps, of the first two columns that the table contrasts and
+    that share a row.
 
     Without such a row, those that every measured column has.
     """
     equal = [line for line in lines if not line.unequal_steps]
     columns = {heading for line in lines for heading in line.finished()}
-    both = [line for line in equal if set(table.contrast) <= set(line.finished())]
-    return both or [line for line in equal if columns and set(line.finished()) == columns]
+    for contrast in table.contrasts:
+        if both := [line for line in equal if set(contrast) <= set(line.finished())]:
+            return both
+    return [line for line in equal if columns and set(line.finished()) == columns]
 
 
 def _strata(common: list[Line]) -> dict[str, list[np.ndarray]]:
@@ -280,14 +285,14 @@ def _improvement(lines: list[Line]) -> dict[str, Improvement]:
     return out
 
 
-def _differences(table: Table, lines: list[Line]) -> dict[str, Difference]:
-    out = {}
-    for line in lines:
-        above, below = (line.finished().get(name) for name in table.contrast)
+def _differences(table: Table, lines: list[Line]) -> list[Difference]:
+    out = []
+    for line, columns in itertools.product(lines, table.contrasts):
+        above, below = (line.finished().get(name) for name in columns)
         if above and below and above.steps == below.steps:
-            found = stats.difference(np.array(above.scores), np.array(below.scores), np.random.default_rng(0))
-            counts = (above.seeds, below.seeds)
-            out[line.name] = Difference(table.contrast, found.mean, found.bootstrap, found.welch, counts, above.steps)
+            gap = stats.difference(np.array(above.scores), np.array(below.scores), np.random.default_rng(0))
+            seeds = (above.seeds, below.seeds)
+            out.append(Difference(line.name, columns, gap.mean, gap.bootstrap, gap.welch, seeds, above.steps))
     return out
 
 

@@ -10,24 +10,33 @@ NOT_RECORDED = "not recorded"
 
 
 def describe(table: Table, records: Iterable[Record]) -> list[str]:
-    """The settings to be printed under a table: what was reduced, regenerated or newer than the paper's."""
+    """The settings to be printed under a table: what was reduced, regenerated or newer than the paper's.
+
+    A table that is not the paper's has a full size, but nothing else to be compared with.
+    """
     records = list(records)
     if not records:
         return []
-    paper = tables.expand(table.name, tasks=table.tasks[:1], reps=[table.columns[0].name])[0].config
+    full = tables.expand(table.name, tasks=table.tasks[:1], reps=[table.columns[0].name])[0].config
     family = families.of_task(table.tasks[0])
-    facts = [
-        ("steps", {f"{r.done:,}" for r in records}, f"{paper['steps']:,}"),
+    sizes = [
+        ("steps", {f"{r.done:,}" for r in records}, f"{full['steps']:,}"),
         ("seeds", {str(len(r.seeds)) for r in records}, str(table.seeds)),
-        ("episodes per goal", {str(r.episodes) for r in records}, str(paper["episodes"])),
+        ("episodes per goal", {str(r.episodes) for r in records}, str(full["episodes"])),
+    ]
+    circumstances = [
         ("data", {_data(r) for r in records}, family.paper_data),
         # Older records have the precision in their configuration only.
         ("precision", {_known(r, ("hardware", "precision"), ("run", "precision")) for r in records}, "float32"),
         ("device", {_known(r, ("hardware", "device")) for r in records}, "not stated"),
     ]
     if family.simulator:
-        facts.append(("MuJoCo", {_known(r, ("versions", "mujoco")) for r in records}, "not stated"))
-    return [f"{name}: {', '.join(sorted(values))} (paper: {theirs})" for name, values, theirs in facts]
+        circumstances.append(("MuJoCo", {_known(r, ("versions", "mujoco")) for r in records}, "not stated"))
+    ours = lambda name, values: f"{name}: {', '.join(sorted(values))}"
+    if table.published:
+        return [f"{ours(name, values)} (paper: {paper})" for name, values, paper in sizes + circumstances]
+    of_full = [f"{ours(name, values)} (in full: {size})" for name, values, size in sizes]
+    return of_full + [ours(name, values) for name, values, _ in circumstances]
 
 
 def _data(record: Record) -> str:

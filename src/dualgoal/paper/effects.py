@@ -12,15 +12,15 @@ from dualgoal.paper import comparison, figures, stats, tables
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.stats import Interval
 
-LIMITS = (-40, 100)  # of the axis, in points; a longer interval ends in an arrow
+LIMITS = (-100, 100)  # of the axis, in points; a longer interval ends in an arrow
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The difference between the two columns that a table is about, on one task."""
+    """Dual minus Orig with one algorithm, on one task."""
 
-    table: str
     task: str
+    algo: str
     mean: float
     interval: Interval | None
     steps: int
@@ -31,25 +31,25 @@ class Effect:
     @property
     def label(self) -> str:
         """Task and algorithm, as along the axis."""
-        algo = tables.get(self.table).columns[0].algo.upper()
-        return f"{self.task.removesuffix('-v0')}, {algo}"
+        return f"{self.task.removesuffix('-v0')}, {self.algo.upper()}"
 
 
 def find(records: Iterable[Record]) -> list[Effect]:
-    """The effects of all tables whose point is Dual against Orig and that judge clean goals."""
+    """The effects of all tables that contrast Dual with Orig and judge clean goals."""
     records, out = list(records), []
-    for table in tables.TABLES.values():
-        if table.contrast != ("dual", "orig") or table.noise:
-            continue
-        for task, found in comparison.fill_table(table.name, records).differences.items():
-            mean, interval = _published(table, task)
-            out.append(Effect(table.name, task, found.mean, found.welch, found.steps, found.seeds, mean, interval))
+    for table in (table for table in tables.TABLES.values() if not table.noise):
+        for found in comparison.fill_table(table.name, records).differences:
+            above, below = (table.column(name) for name in found.columns)
+            if (above.rep, below.rep) == ("dual", "orig"):
+                mean, interval = _published(table, found)
+                shown = (found.mean, found.welch, found.steps, found.seeds, mean, interval)
+                out.append(Effect(found.task, above.algo, *shown))
     return out
 
 
-def _published(table: tables.Table, task: str) -> tuple[float | None, Interval | None]:
-    row = tables.paper().get(table.name, {}).get(task, {})
-    above, below = (row.get(name) for name in table.contrast)
+def _published(table: tables.Table, found: comparison.Difference) -> tuple[float | None, Interval | None]:
+    row = tables.paper().get(table.name, {}).get(found.task, {})
+    above, below = (row.get(name) for name in found.columns)
     if above is None or below is None:
         return None, None
     gap = above[0] - below[0]

@@ -41,10 +41,10 @@ def notes(filled: FilledTable) -> list[str]:
     for name, i in filled.improvement.items():
         words = f"probability that Dual improves on {filled.headings[name]}: {i.probability:.2f} {span(i.interval, 2)}"
         out.append(f"{words} over {_tasks(i.tasks)}")
-    for task, d in filled.differences.items():
+    for d in filled.differences:
         above, below = (filled.headings[name] for name in d.columns)
         out.append(
-            f"{above} minus {below} on {task}: {d.mean:+.1f} points after {d.steps:,} steps, 95 % interval "
+            f"{above} minus {below} on {d.task}: {d.mean:+.1f} points after {d.steps:,} steps, 95 % interval "
             f"{span(d.bootstrap)} by bootstrap, {span(d.welch)} by Welch, {d.seeds[0]} and {d.seeds[1]} seeds"
         )
     out += filled.settings

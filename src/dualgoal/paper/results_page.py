@@ -24,6 +24,7 @@ from dualgoal.paper import (
     row_files,
     tables,
 )
+from dualgoal.paper.comparison import FilledTable
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import directory, overview
@@ -158,16 +159,21 @@ def _section(name: str, found: Sequence[Record], folder: Path) -> str:
 
 
 def _elsewhere(found: Sequence[Record], folder: Path) -> str:
-    """What others report, next to our rows and the paper's with GCIVL."""
+    """What others report, next to the paper's Dual and our rows: those with GCIVL, and those of `beyond`."""
     methods = elsewhere.load_all(folder)
     if not methods:
         return ""
-    filled = comparison.fill_table("state_gcivl", found)
-    here = lambda name: {line.name: formats.with_steps(m) for line in filled.lines if (m := line.measured().get(name))}
-    paper = {line.name: formats.number(line.cells["dual"].paper) for line in filled.lines}
-    ours = {"Orig + GCIVL, here": here("orig"), "Dual + GCIVL, here": here("dual"), "Dual + GCIVL, paper": paper}
+    gcivl, beyond = (comparison.fill_table(name, found) for name in ("state_gcivl", "beyond"))
+    ours = {f"{name} + GCIVL, here": _shown(gcivl, name.lower()) for name in ("Orig", "Dual")}
+    ours |= {f"{heading}, here": cells for name, heading in beyond.headings.items() if (cells := _shown(beyond, name))}
+    ours["Dual + GCIVL, paper"] = {line.name: formats.number(line.cells["dual"].paper) for line in gcivl.lines}
     head = "## Rows from elsewhere\n"
     return "\n".join(part for part in (head, _text(folder, "elsewhere"), elsewhere.markdown(methods, ours)) if part)
+
+
+def _shown(filled: FilledTable, column: str) -> dict[str, str]:
+    """The cells of a column that were run, by task."""
+    return {line.name: formats.with_steps(m) for line in filled.lines if (m := line.measured().get(column))}
 
 
 def _text(folder: Path, name: str) -> str:

@@ -20,6 +20,7 @@ from dualgoal.paper import families
 from dualgoal.runs import config
 from dualgoal.runs.config import Run
 
+OURS = "not in the paper"
 Number = tuple[float, float | None]  # mean and standard deviation over seeds, in percent
 
 
@@ -39,7 +40,7 @@ class Table:
     """One table or figure of the paper."""
 
     name: str
-    label: str  # T1 to T7, the figure, or that it is not in the paper
+    label: str  # T1 to T7, the figure, or OURS
     title: str
     tasks: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -47,8 +48,13 @@ class Table:
     highlight: bool = True  # the paper marks entries at 95 % of the row's best, except in T3
     average: bool = True  # the paper prints an Average row
     noise: dict[str, float] = field(default_factory=dict)  # goal noise of a second evaluation, by task
-    contrast: tuple[str, str] = ("dual", "orig")  # the two columns whose difference is the table's point
+    contrasts: tuple[tuple[str, str], ...] = (("dual", "orig"),)  # columns whose differences are the table's point
     extra: tuple[str, ...] = ()  # tasks without published numbers, which are run only if they are named
+
+    @property
+    def published(self) -> bool:
+        """Whether it is a table or figure of the paper."""
+        return self.label != OURS
 
     @property
     def known_tasks(self) -> tuple[str, ...]:
@@ -79,28 +85,28 @@ TABLES: dict[str, Table] = {table.name: table for table in (
     Table("fusion", "T3", "Orig with early or late fusion of images", PIXEL_TASKS[-2:], (
         Column("early", "Early", "orig", "gcivl", {"rep.fusion": "early"}),
         Column("late", "Late", "orig", "gcivl", {"rep.fusion": "late"}),
-    ), contrast=("early", "late"), highlight=False, average=False),
+    ), contrasts=(("early", "late"),), highlight=False, average=False),
     Table("parameterization", "T4", "How Dual combines state and goal", STATE_TASKS, (
         Column("dual_symmetric", "Symmetric", "dual", "gcivl", {"rep.aggregation": "symmetric"}),
         Column("dual_inner_product", "Inner product", "dual", "gcivl"),
-    ), contrast=("dual_inner_product", "dual_symmetric")),
+    ), contrasts=(("dual_inner_product", "dual_symmetric"),)),
     Table("direct", "T5", "Policy from Dual's own value, or from a second one", _DIRECT_TASKS, (
         Column("dual_direct", "Direct", "dual", "gcivl", {"rep.learner": "ivl", "algo.direct": True}),
         Column("dual", "Dual", "dual", "gcivl", {"rep.learner": "ivl"}),
-    ), contrast=("dual", "dual_direct"), average=False, extra=("cube-single-play-v0",)),
+    ), contrasts=(("dual", "dual_direct"),), average=False, extra=("cube-single-play-v0",)),
     Table("noise", "noisy-goal figure", "GCIVL with noise on evaluation goals", tuple(_NOISE), (
         Column("orig", "Orig", "orig", "gcivl"), Column("dual", "Dual", "dual", "gcivl"),
     ), highlight=False, average=False, noise=_NOISE),
     Table("lightsout", "Lights Out figure", "DQN on Lights Out", ("lightsout-4x5", "lightsout-4x6"), (
         Column("orig", "Orig", "orig", "dqn"), Column("dual", "Dual", "dual", "dqn"),
     ), highlight=False, average=False),
-    Table("beyond", "not in the paper", "GCIQL and HIQL on states", STATE_TASKS, (
-        Column("orig_gciql", "Orig, GCIQL", "orig", "gciql"),
-        Column("dual_gciql", "Dual, GCIQL", "dual", "gciql"),
-        Column("orig_hiql", "Orig, HIQL", "orig", "hiql"),
-        Column("hiql_phi_hiql", "HIQL's φ, HIQL", "hiql_phi", "hiql"),
-        Column("dual_hiql", "Dual, HIQL", "dual", "hiql"),
-    ), contrast=("dual_hiql", "hiql_phi_hiql")),
+    Table("beyond", OURS, "GCIQL and HIQL on states", STATE_TASKS, (
+        Column("orig_gciql", "Orig + GCIQL", "orig", "gciql"),
+        Column("dual_gciql", "Dual + GCIQL", "dual", "gciql"),
+        Column("orig_hiql", "Orig + HIQL", "orig", "hiql"),
+        Column("hiql_phi_hiql", "HIQL's φ + HIQL", "hiql_phi", "hiql"),
+        Column("dual_hiql", "Dual + HIQL", "dual", "hiql"),
+    ), contrasts=(("dual_gciql", "orig_gciql"), ("dual_hiql", "orig_hiql"), ("dual_hiql", "hiql_phi_hiql"))),
 )}
 # fmt: on
 
