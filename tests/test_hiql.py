@@ -67,6 +67,18 @@ def test_the_low_policy_is_given_what_the_high_one_names():
     assert np.abs(warm[0] - warm[1]).max() > 0.1
 
 
+def test_on_raw_goals_the_high_policy_names_how_far_the_waypoint_is():
+    agent = small.agent("orig", "hiql")
+    params = agent.init(random.key(0)).params
+    s, g = random.normal(random.key(1), (2, 4, 3))
+    nets = params.algo
+    expected = jnp.clip(nets.low(s, s + nets.high(s, g)), -1, 1)
+    np.testing.assert_allclose(agent.act(params, s, g, random.key(2)), expected, rtol=1e-5)
+    other_goals = dataclasses.replace(SPEC, goal_shape=(2,))
+    assert agent.algo_spec.goals_as_states and not small.agent("dual", "hiql").algo_spec.goals_as_states
+    assert not Agent(small.rep("orig"), small.algo("hiql"), other_goals).algo_spec.goals_as_states
+
+
 @pytest.mark.parametrize("sphere", [False, True])
 def test_a_waypoint_has_the_length_of_every_z(sphere):
     algo, spec = small.algo("hiql"), dataclasses.replace(SPEC, goal_shape=(8,), goals_on_sphere=sphere)

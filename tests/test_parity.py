@@ -100,8 +100,9 @@ def gcivl(now, then, slow, b, z_now, z_then, z_actor, kappa=0.9, alpha=10.0):
     return {"value/loss": value, "actor/loss": actor}
 
 
-def hiql(now, then, slow, b, z_now, z_then, kappa=0.7, alpha=3.0):
-    """z_now and z_then are functions of a goal's role and of the state it is seen from."""
+def hiql(now, then, slow, b, z_now, z_then, origin=0.0, kappa=0.7, alpha=3.0):
+    """z_now and z_then are functions of a goal's role and of the state it is seen from; the high policy names how far a
+    waypoint is from `origin`."""
     way = b.draws["waypoint"].g  # as a state
 
     def awr(a, log_prob):
@@ -110,14 +111,14 @@ def hiql(now, then, slow, b, z_now, z_then, kappa=0.7, alpha=3.0):
     value = implicit_value(now, slow, b, z_now("value", b.s), z_then("value", b.s), z_then("value", b.next_s), kappa)
     v = lambda s, role: average(then.value, s, z_then(role, s))
     low = awr(v(b.next_s, "low") - v(b.s, "low"), log_pi(now.low, b.s, z_then("low", b.s), b.a)[1])
-    target = z_then("waypoint", b.s)
+    target = z_then("waypoint", b.s) - origin
     mean = mlp(now.high.mlp, np.concatenate([b.s, z_then("high", b.s)], axis=-1)) @ now.high.head.w + now.high.head.b
     log_prob = -0.5 * ((target - mean) ** 2).sum(-1) - 0.5 * target.shape[-1] * np.log(2 * np.pi)
     high = awr(v(way, "high") - v(b.s, "high"), log_prob)
     return {"value/loss": value, "low/loss": low, "high/loss": high}
 
 
-def trl(now, then, slow, b, z, kappa=0.7, alpha=0.03):
+def trl(now, then, slow, b, z, kappa=0.7, alpha=1.0, falloff=0.5):
     """z is a function of a role; `between` is also where the second half of the way begins."""
     way, (before, after, a_way) = b.draws["between"].g, b.draws["between"].passed
     sigmoid = lambda x: 1 / (1 + np.exp(-x))
@@ -130,7 +131,8 @@ def trl(now, then, slow, b, z, kappa=0.7, alpha=0.03):
             y = GAMMA ** before[i] if before[i] <= 1 else first[i]
             y *= GAMMA ** after[i] if after[i] <= 1 else second[i]
             bce = -y * np.log(q[i]) - (1 - y) * np.log(1 - q[i])
-            critic += (kappa if y >= q[i] else 1 - kappa) * bce / (2 * B)
+            weight = (1 + np.log(y) / np.log(GAMMA)) ** -falloff
+            critic += (kappa if y >= q[i] else 1 - kappa) * weight * bce / (2 * B)
     q = lambda mean: np.minimum(*members(then.critic, b.s, z("actor"), np.clip(mean, -1, 1)))
     mean, log_prob = log_pi(now.actor, b.s, z("actor"), b.a)
     scale = np.abs(q(log_pi(then.actor, b.s, z("actor"), b.a)[0])).mean() + 1e-6
@@ -193,7 +195,7 @@ def dual_hiql(now, then, slow, b, noise):
 
 def orig_hiql(now, then, slow, b, noise):
     z = lambda role, s: b.draws[role].g
-    return hiql(now.algo, then.algo, slow.algo, b, z, z)
+    return hiql(now.algo, then.algo, slow.algo, b, z, z, origin=b.s)
 
 
 def dual_trl(now, then, slow, b, noise):
@@ -351,6 +353,6 @@ def test_options_used_above_are_the_documented_ones():
     hiql_ = small.algo("hiql")
     assert (hiql_.expectile, hiql_.alpha_low, hiql_.alpha_high) == (0.7, 3.0, 3.0)
     trl_ = small.algo("trl")
-    assert (trl_.expectile, trl_.falloff, trl_.alpha) == (0.7, 0.0, 0.03)
+    assert (trl_.expectile, trl_.falloff, trl_.alpha) == (0.7, 0.5, 1.0)
     assert (small.rep("vib").beta, small.algo("crl").alpha) == (0.001, 0.1)
     assert dataclasses.asdict(small.rep("byol"))["flow_gradient"] is True

@@ -97,6 +97,26 @@ def test_hiql_follows_ogbench():
     assert {(run.algo.expectile, run.algo.alpha_low, run.algo.alpha_high) for run in presets.values()} == {(0.7, 3, 3)}
 
 
+def test_trl_follows_its_release():
+    chosen = {name: settings.preset(name, "orig", "trl").algo for name in tasks.STATE_TASKS}
+    assert {name.rsplit("-", 2)[0]: (algo.alpha, algo.falloff) for name, algo in chosen.items()} == {
+        "pointmaze-medium": (10.0, 0.7),
+        "pointmaze-large": (10.0, 0.7),
+        "antmaze-medium": (0.7, 0.0),
+        "antmaze-large": (0.7, 0.0),
+        "antmaze-giant": (0.7, 0.0),
+        "humanoidmaze-medium": (0.1, 0.0),
+        "humanoidmaze-large": (0.1, 0.1),
+        "antsoccer-arena": (0.3, 0.5),
+        "cube-single": (1.0, 0.7),
+        "cube-double": (10.0, 1.0),
+        "scene": (1.0, 1.0),
+        "puzzle-3x3": (2.0, 0.5),
+        "puzzle-4x4": (2.0, 2.0),
+    }
+    assert {algo.expectile for algo in chosen.values()} == {0.7}
+
+
 @pytest.mark.parametrize("rep", ["dual_siamese", "dual_pair", "dual_token"])
 def test_variants_of_dual_have_its_settings_and_their_own_form(rep):
     for task in ("scene-play-v0", "pointmaze-large-navigate-v0"):

@@ -77,7 +77,7 @@ def test_the_goals_are_those_of_the_release():
     assert roles == {
         "value": (FUTURE_GOALS, "value"),
         "between": (Between("value"), "value"),
-        "actor": (GoalMix(0.0, 0.5, 0.0, 0.5), "actor"),
+        "actor": (GoalMix(0.0, 0.0, 1.0, 0.0), "actor"),
     }
 
 

@@ -131,8 +131,9 @@ class Agent:
     @cached_property
     def algo_spec(self) -> Spec:
         """What the algorithm's networks read: z instead of goals."""
-        shape = self.rep.z_shape(self.rep_spec)
-        return dataclasses.replace(self.rep_spec, goal_shape=shape, goals_on_sphere=self.rep.on_sphere)
+        shape, spec = self.rep.z_shape(self.rep_spec), self.rep_spec
+        raw = not self.rep.learned and shape == spec.observation_shape
+        return dataclasses.replace(spec, goal_shape=shape, goals_on_sphere=self.rep.on_sphere, goals_as_states=raw)
 
     @cached_property
     def streams(self) -> dict[str, Stream]:

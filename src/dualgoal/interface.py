@@ -179,6 +179,7 @@ class Spec:
     goal_shape: tuple[int, ...] = ()  # shape of one goal, or of z for an algorithm; () means: as an observation
     fusion: Literal["concat", "early", "late"] = "concat"  # how one network joins s and g; images: "early" or "late"
     goals_on_sphere: bool = False  # for an algorithm: every z has the length sqrt(N)
+    goals_as_states: bool = False  # for an algorithm: z is the goal itself and has the shape of a state
 
     def __post_init__(self) -> None:
         if len(self.observation_shape) not in (1, 3):

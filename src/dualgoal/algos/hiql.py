@@ -1,7 +1,8 @@
 """HIQL (section 14.1): a high policy names a waypoint, a low policy goes there, and one value trains both.
 
-Waypoints are named in the language of the representation: the high policy outputs z. With Orig a waypoint is a state;
-with the representation `hiql_phi` this is the published method, except that the high policy reads z(goal) too.
+Waypoints are named in the language of the representation: the high policy outputs z. With Orig a waypoint is a state,
+and the high policy outputs its difference from the present one; with the representation `hiql_phi` this is the
+published method, except that the high policy reads z(goal) too.
 """
 
 from collections.abc import Mapping
@@ -71,7 +72,7 @@ class HIQL(Algorithm):
         return {
             "value": value,
             "low": self.low_loss(nets, batch, goals["low"], spec),
-            "high": self.high_loss(nets, batch, goals["high"], goals["waypoint"]),
+            "high": self.high_loss(nets, batch, goals["high"], goals["waypoint"], spec),
         }
 
     def low_loss(self, nets: HIQLNets, batch: Batch, waypoint: Goal, spec: Spec) -> Loss:
@@ -81,13 +82,13 @@ class HIQL(Algorithm):
         info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
         return losses.awr(advantage, log_prob, self.alpha_low), info
 
-    def high_loss(self, nets: HIQLNets, batch: Batch, goal: Goal, waypoint: Goal) -> Loss:
+    def high_loss(self, nets: HIQLNets, batch: Batch, goal: Goal, waypoint: Goal, spec: Spec) -> Loss:
         """The waypoint, seen from s, is the high policy's action; its advantage is what reaching it gains."""
         value, s, way = stop_gradient((nets.value, batch.s, waypoint.as_state))
         v, v_way = value.pair(s, stop_gradient(goal(s)), way, stop_gradient(goal(way)))
         advantage = (v_way - v).mean(axis=0)
         mean = nets.high(batch.s, goal(batch.s))
-        target = stop_gradient(waypoint(s)).astype(mean.dtype)
+        target = stop_gradient(waypoint(s) - s if spec.goals_as_states else waypoint(s)).astype(mean.dtype)
         log_prob = losses.gaussian_log_prob(target, mean)
         info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
         return losses.awr(advantage, log_prob, self.alpha_high), info
@@ -101,7 +102,7 @@ class HIQL(Algorithm):
         self, nets: HIQLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec
     ) -> Float[Array, "B N"]:
         """The waypoint that the high policy names, in the form in which the low policy was given its own."""
-        way = nets.high(s, z)
+        way = nets.high(s, z) + s if spec.goals_as_states else nets.high(s, z)
         if temperature > 0:
             way = way + temperature * random.normal(key, way.shape, way.dtype)
         return (to_sphere(way) if spec.goals_on_sphere else way).astype(jnp.result_type(z))

@@ -18,9 +18,7 @@ from dualgoal import losses
 from dualgoal.algos import actors
 from dualgoal.interface import Algorithm, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight
 from dualgoal.nets.heads import Actor, Value
-from dualgoal.streams import FUTURE_GOALS, Between, GoalMix
-
-POLICY_GOALS = GoalMix(0.0, 0.5, 0.0, 0.5)
+from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS, Between
 
 
 class TRLNets(eqx.Module):
@@ -34,10 +32,10 @@ class TRL(Algorithm):
 
     expectile: Expectile = 0.7
     """Expectile of the critic."""
-    falloff: Weight = 0.0
-    """How much less far goals count: the weight of a goal d steps away is (1 + d)^-falloff."""
-    alpha: Weight = 0.03
-    """Weight of behavioural cloning."""
+    falloff: Weight = 0.5
+    """How much less far goals count: the weight of a goal d steps away is (1 + d)^-falloff. The release: 0 to 2."""
+    alpha: Weight = 1.0
+    """Weight of behavioural cloning. The release: 0.1 to 10, larger for manipulation."""
     hidden: tuple[int, ...] = (512, 512, 512)
     """Hidden layer sizes."""
 
@@ -48,12 +46,13 @@ class TRL(Algorithm):
     roles = {
         "value": Role(FUTURE_GOALS, "value"),
         "between": Role(Between("value"), "value"),
-        "actor": Role(POLICY_GOALS, "actor"),
+        "actor": Role(ACTOR_GOALS, "actor"),
     }
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> TRLNets:
         k1, k2 = random.split(key)
-        return TRLNets(Value(k1, spec, self.hidden, extra=spec.action_dim), Actor(k2, spec, self.hidden))
+        critic = Value(k1, spec, self.hidden, extra=spec.action_dim)
+        return TRLNets(critic, Actor(k2, spec, self.hidden, norm=True))
 
     def losses(
         self, nets: TRLNets, targets: TRLNets, batch: Batch, goals: GoalsByRole, key: PRNGKeyArray, spec: Spec

@@ -200,8 +200,9 @@ class Value(eqx.Module):
 
 
 class Actor(eqx.Module):
-    """The mean of a Gaussian policy with unit variance, or the logits of a discrete one: an MLP without LayerNorm and a
-    linear head with initial weights of a tenth of the usual size, so that a new policy starts near zero.
+    """The mean of a Gaussian policy with unit variance, or the logits of a discrete one: an MLP, without LayerNorm
+    unless `norm` asks for it, and a linear head with initial weights of a tenth of the usual size, so that a new policy
+    starts near zero.
 
     `outputs` is by default the dimension of an action. A policy over something else, such as subgoals, gives its own.
     """
@@ -210,11 +211,13 @@ class Actor(eqx.Module):
     mlp: MLP
     head: Linear
 
-    def __init__(self, key: PRNGKeyArray, spec: Spec, hidden: Sequence[int], outputs: int | None = None):
+    def __init__(
+        self, key: PRNGKeyArray, spec: Spec, hidden: Sequence[int], outputs: int | None = None, norm: bool = False
+    ):
         k1, k2, k3 = random.split(key, 3)
         outputs = spec.action_dim if outputs is None else outputs
         self.fuse = Fusion(k1, spec)
-        self.mlp = MLP(k2, self.fuse.size, hidden, None, spec, norm=False)
+        self.mlp = MLP(k2, self.fuse.size, hidden, None, spec, norm=norm)
         self.head = Linear(k3, hidden[-1], outputs, init=lambda k, shape: glorot(k, shape, scale=0.01))
 
     def __call__(self, s: Array, z: Array) -> Float[Array, "B A"]:

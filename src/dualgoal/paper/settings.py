@@ -22,20 +22,22 @@ class TaskSettings:
     alpha_crl: float  # behavioural-cloning weight of CRL's actor (the paper runs CRL on states only)
     alpha_gciql: float  # the same for GCIQL's actor (OGBench's setting; GCIQL is not in the paper's tables)
     waypoint_steps: int  # how far ahead HIQL's waypoints are (OGBench's setting; HIQL is not in the paper's tables)
+    alpha_trl: float  # the cloning weight of TRL's actor (its release's setting; TRL is not in the paper's tables)
+    falloff: float  # of TRL's critic, likewise
     discount: float = 0.99
     dim: int = 256  # N, the representation size
     beta: float = 0.001  # weight of VIB's information penalty
 
 
-# family: (alpha_crl, alpha_gciql, waypoint_steps)
+# family: (alpha_crl, alpha_gciql, waypoint_steps, alpha_trl, falloff)
 FAMILIES = {
-    "pointmaze": (0.03, 0.003, 25),
-    "antmaze": (0.1, 0.3, 25),
-    "humanoidmaze": (0.1, 0.1, 100),
-    "antsoccer": (0.3, 0.1, 25),
-    "cube": (3.0, 1.0, 10),
-    "scene": (3.0, 1.0, 10),
-    "puzzle": (3.0, 1.0, 10),
+    "pointmaze": (0.03, 0.003, 25, 10.0, 0.7),
+    "antmaze": (0.1, 0.3, 25, 0.7, 0.0),
+    "humanoidmaze": (0.1, 0.1, 100, 0.1, 0.0),
+    "antsoccer": (0.3, 0.1, 25, 0.3, 0.5),
+    "cube": (3.0, 1.0, 10, 1.0, 0.7),
+    "scene": (3.0, 1.0, 10, 1.0, 1.0),
+    "puzzle": (3.0, 1.0, 10, 2.0, 0.5),
 }
 
 TASK_EXCEPTIONS: dict[str, dict[str, Any]] = {
@@ -44,7 +46,9 @@ TASK_EXCEPTIONS: dict[str, dict[str, Any]] = {
     "antmaze-large-navigate-v0": {"beta": 0.003},
     "antmaze-giant-navigate-v0": {"discount": 0.995},
     "humanoidmaze-medium-navigate-v0": {"discount": 0.995},
-    "humanoidmaze-large-navigate-v0": {"discount": 0.995},
+    "humanoidmaze-large-navigate-v0": {"discount": 0.995, "falloff": 0.1},
+    "cube-double-play-v0": {"alpha_trl": 10.0, "falloff": 1.0},
+    "puzzle-4x4-play-v0": {"falloff": 2.0},
     "visual-antmaze-large-navigate-v0": {"beta": 0.003},
 }
 
@@ -52,7 +56,8 @@ TASK_EXCEPTIONS: dict[str, dict[str, Any]] = {
 def task_settings(task: str) -> TaskSettings:
     """The hyperparameters of one of the paper's tasks: rules by family and kind of data, then the exceptions."""
     expectile = 0.9 if "-navigate-" in task else 0.7
-    return TaskSettings(expectile, *FAMILIES[tasks.get(task).family], **TASK_EXCEPTIONS.get(tasks.plain(task), {}))
+    usual = TaskSettings(expectile, *FAMILIES[tasks.get(task).family])
+    return dataclasses.replace(usual, **TASK_EXCEPTIONS.get(tasks.plain(task), {}))
 
 
 EVALUATIONS = {False: 10, True: 5}  # evaluations per run, by pixels: every 100,000 steps at the paper's lengths
@@ -140,8 +145,11 @@ def _discount_and_parts(line: TaskSettings, rep: str, algo: str) -> dict[str, An
         settings |= {"algo.alpha": 10.0, "algo.expectile": 0.9}
     if algo == "hiql":
         settings["algo.waypoint_steps"] = line.waypoint_steps
-    if algo in ("crl", "gciql"):
-        settings["algo.alpha"] = {"crl": line.alpha_crl, "gciql": line.alpha_gciql}[algo]
+    alphas = {"crl": line.alpha_crl, "gciql": line.alpha_gciql, "trl": line.alpha_trl}
+    if algo in alphas:
+        settings["algo.alpha"] = alphas[algo]
+    if algo == "trl":
+        settings["algo.falloff"] = line.falloff
     return settings
 
 
