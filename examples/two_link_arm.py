@@ -80,6 +80,8 @@ def play(file, seed=0):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python two_link_arm.py recordings.npz (to record), or POLICY.onnx (to play)")
     if sys.argv[1].endswith(".onnx"):
         print(f"{play(sys.argv[1])} of {Arm.num_tasks} goals reached")
     else:

@@ -68,7 +68,7 @@ def test_bad_values_are_refused(change, words):
 @pytest.mark.parametrize(
     "edit, words",
     [
-        (lambda d: d["rep"].update(dmi=3), "rep.dmi is not an option of Dual"),
+        (lambda d: d["rep"].update(dmi=3), "rep.dmi is not an option of Dual; did you mean 'dim'"),
         (lambda d: d["rep"].update(name="dula"), "did you mean 'dual'"),
         (lambda d: d.update(steps="many"), 'run.steps is "many"; expected a whole number'),
         (lambda d: d.update(ema_before_update=1), "run.ema_before_update is 1; expected true or false"),

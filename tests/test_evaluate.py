@@ -156,6 +156,7 @@ def test_rows_say_everything(rows):
         "for timing.jsonl, not for the rows"
     )
     assert "seed" in evaluation.text(rows)
+    assert evaluation.text(rows, random=True).startswith("random actions, ")
 
 
 def test_dying_workers_are_replaced_and_nothing_changes(path, rows):

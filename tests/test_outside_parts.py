@@ -2,6 +2,7 @@
 change to this package; a representation may look at the state, and an algorithm may name its roles as it likes."""
 
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ import small
 import tiny
 from dualgoal import registry
 from dualgoal.agent import Agent
-from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL, NoAlgorithm
+from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL, HIQL, NoAlgorithm
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
 from dualgoal.interface import Encoded, Goal, Role, Routes, Spec
@@ -169,6 +170,40 @@ def test_a_target_copy_of_a_network_that_is_not_there_is_refused():
         jax.eval_shape(Agent(Dual(dim=8, hidden=(8,)), Misspelt(hidden=(8,)), SPEC).init, random.key(0))
 
 
+def test_a_network_for_exports_that_is_not_there_is_refused():
+    @dataclass(frozen=True)
+    class Misspelt(Dual):
+        goal_network = "phy"
+
+    @dataclass(frozen=True)
+    class Misnamed(GCBC):
+        policy_network = "actr"
+
+    for rep, algo, words in (
+        (Misspelt(dim=8, hidden=(8,)), GCBC(hidden=(8,)), "'phy'; did you mean 'phi'?"),
+        (Dual(dim=8, hidden=(8,)), Misnamed(hidden=(8,)), "'actr'; did you mean 'actor'?"),
+    ):
+        with pytest.raises(UserError, match=re.escape(words)):
+            jax.eval_shape(Agent(rep, algo, SPEC).init, random.key(0))
+
+
+def test_the_shape_of_z_is_a_tuple_and_a_vector_where_it_is_predicted():
+    @dataclass(frozen=True)
+    class Bare(Dual):
+        def z_shape(self, spec):
+            return self.dim
+
+    @dataclass(frozen=True)
+    class Matrix(Dual):
+        def z_shape(self, spec):
+            return (2, self.dim)
+
+    with pytest.raises(UserError, match=re.escape("Bare.z_shape gives 8; expected a tuple of whole numbers")):
+        Agent(Bare(dim=8, hidden=(8,)), GCBC(hidden=(8,)), SPEC).algo_spec  # noqa: B018
+    with pytest.raises(UserError, match=re.escape("HIQL cannot use Matrix: it predicts z, which must be a vector")):
+        Agent(Matrix(dim=8, hidden=(8,)), HIQL(hidden=(8,)), SPEC)
+
+
 @pytest.mark.parametrize("towards", ["fra", "near"])
 def test_goals_are_drawn_towards_a_role_that_depends_on_no_other(towards):
     @dataclass(frozen=True)
@@ -229,6 +264,8 @@ def test_an_installed_package_offers_a_part(tmp_path, parts, monkeypatch):
         ("os:system", "'os:system' is not a subclass of Representation"),
         ("far_parts:a.b", "not of the form module:Class"),
         ("../far_parts:Seen", "not of the form module:Class"),
+        ("far_parts.py:Seen", "is in a file; give module:Class, here far_parts:Seen, with the folder . on PYTHONPATH"),
+        ("../far_parts.py:Seen", "here far_parts:Seen, with the folder .. on PYTHONPATH"),
         ("far_parts:Undecorated", "is not a dataclass; decorate it with @dataclass"),
         ("far_parts:Aimless", "'far_parts:Aimless' does not define routes; see Representation"),
     ],

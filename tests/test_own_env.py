@@ -133,6 +133,10 @@ def test_episodes_have_a_limit():
         own.OwnEnv(Line(), terms(max_steps=None))
 
 
+class Spaceless(gymnasium.Env):
+    """One whose author forgot to say what an action is."""
+
+
 class Drawn(Line):
     """The same with pictures: a bright column where the point is."""
 
@@ -245,6 +249,7 @@ def test_environments_by_any_name():
         ("numpy:zeros_like_nothing", "has nothing called"),
         (f"{__file__}:NUMBERS", "is a str, which cannot be called"),
         (f"{__file__}:terms", "is a Terms; expected a gymnasium.Env"),
+        (f"{__file__}:Spaceless", "has no action_space; set it in the class or in __init__"),
     ):
         with pytest.raises(UserError, match=message):
             own.build(name)
@@ -266,6 +271,8 @@ def test_goals_in_a_file(tmp_path):
         assert "\n" not in str(raised.value)
     with pytest.raises(UserError, match=r"goals of shape \(2, 2\); expected one or more rows of 3"):
         world.read_goals(tmp_path / "a.txt", 3)
+    with pytest.raises(UserError, match="goal 2 has 1 numbers, the first has 2"):
+        world.read_goals(tmp_path / "b.txt", 2)
 
 
 def episodes(goals: bool) -> Dataset:

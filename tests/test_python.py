@@ -228,6 +228,7 @@ def test_rows_are_a_data_frame_where_there_is_pandas(trained, monkeypatch):
 
 def test_pictures_are_svg_with_a_line_per_seed(trained, tmp_path):
     run, _ = trained
+    assert len(repr(run.plot())) < 100
     for picture in (run.plot(), run.plot("actor/loss")):
         texts = [element.text for element in ElementTree.fromstring(picture.svg).findall(".//{*}text")]
         assert {"seed 0", "seed 3", run.title} <= set(texts)

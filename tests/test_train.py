@@ -131,6 +131,20 @@ def test_a_damaged_checkpoint_costs_time_and_nothing_else(folder, finished, tmp_
     assert record(tmp_path / "a").items() >= before.items()
 
 
+def test_another_frozen_representation_is_refused_before_any_file(folder, finished, tmp_path):
+    run = tiny_run(frozen_rep=str(finished))
+    for changes, words in (
+        (
+            {"rep": dataclasses.replace(run.rep, fusion="late")},
+            "has another representation .rep.fusion: .* use the same",
+        ),
+        ({"seeds": (0, 7)}, r"has seeds \[0, 3\], this run needs \[0, 7\]; train those first"),
+    ):
+        with pytest.raises(UserError, match=words):
+            training.train(dataclasses.replace(run, **changes), tmp_path / "a", data_path=folder, quiet=True)
+    assert not (tmp_path / "a").exists(), "the same --out can be given again"
+
+
 def test_not_a_number_stops_the_run_and_is_named(folder, tmp_path):
     run = tiny_run(lr=1e18, save_every=1)
     with pytest.raises(UserError) as problem:
@@ -210,7 +224,7 @@ def test_second_stage_leaves_phi_as_it_was_and_shares_it(tmp_path):
         names = set(metrics(tmp_path / algo)[0])
         assert "actor/loss" in names and "rep/loss" not in names
     other = dataclasses.replace(tiny_run("vip", "gcbc", **{"rep.dim": 5}), frozen_rep=str(tmp_path / "phi"))
-    with pytest.raises(UserError, match="its representation is VIP"):
+    with pytest.raises(UserError, match="has another representation .rep.dim: 4 -> 5"):
         training.train(other, tmp_path / "c", data_path=folder, quiet=True)
 
 

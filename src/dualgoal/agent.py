@@ -108,8 +108,12 @@ class Agent:
         compatibility.check_actions(self.algo, self.spec)
         compatibility.check_pair(self.rep, self.algo, self.frozen)
         if self.algo.needs_vector and len(self.algo_spec.goal_shape) != 1:
-            names = f"{type(self.algo).__name__} cannot use {type(self.rep).__name__} on images"
-            raise UserError(f"{names}: it predicts z, which must be a vector; choose a learned representation")
+            names = f"{type(self.algo).__name__} cannot use {type(self.rep).__name__}"
+            where, shape = " on images" if self.spec.pixels else "", self.algo_spec.goal_shape
+            raise UserError(
+                f"{names}{where}: it predicts z, which must be a vector but has the shape {shape}; choose another "
+                "representation"
+            )
         compatibility.check_goals(self.rep, self.spec)
 
     # What the parts see -----------------------------------------------------------------------------------------------
@@ -131,7 +135,7 @@ class Agent:
     @cached_property
     def algo_spec(self) -> Spec:
         """What the algorithm's networks read: z instead of goals."""
-        shape, spec = self.rep.z_shape(self.rep_spec), self.rep_spec
+        shape, spec = compatibility.checked_shape(self.rep, self.rep_spec), self.rep_spec
         raw = not self.rep.learned and shape == spec.observation_shape
         return dataclasses.replace(spec, goal_shape=shape, goals_on_sphere=self.rep.on_sphere, goals_as_states=raw)
 
@@ -172,6 +176,9 @@ class Agent:
             goal = None if self.rep.fusion == "one" else Impala(k_goal, shape, self.spec)
             encoders = Encoders(Impala(k_state, shape, self.spec), goal)
         params = Params(self.rep.init(k_rep, self.rep_spec), self.algo.init(k_algo, self.algo_spec), encoders)
+        for nets, named in ((params.rep, self.rep.goal_network), (params.algo, self.algo.policy_network)):
+            if named:
+                require_networks(nets, (named,))
         compatibility.check_blind(self.rep, params.rep, self.rep_spec)
         targets = jax.tree.map(jnp.copy, self.with_ema(params))  # a copy: donated buffers must not be shared
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
@@ -337,11 +344,17 @@ class Agent:
         raise UserError(f"neither {names} learns a value to measure distance with")
 
 
-def only(nets: Nets, names: tuple[str, ...]) -> Nets:
-    """The same module with every field but `names` emptied."""
+def require_networks(nets: Nets, names: tuple[str, ...]) -> list[str]:
+    """The fields of a module; raise if one of `names` is not among them."""
     have = [field.name for field in dataclasses.fields(nets)]
     if strange := [name for name in names if name not in have]:
         raise unknown(f"network of {type(nets).__name__}", strange[0], have)
+    return have
+
+
+def only(nets: Nets, names: tuple[str, ...]) -> Nets:
+    """The same module with every field but `names` emptied."""
+    have = require_networks(nets, names)
     others = [name for name in have if name not in names]
     if not others:
         return nets

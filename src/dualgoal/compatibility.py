@@ -59,6 +59,16 @@ def check_goals(rep: Representation, spec: Spec) -> None:
         )
 
 
+def checked_shape(rep: Representation, spec: Spec) -> tuple[int, ...]:
+    """The shape of z for one goal, as a representation declares it."""
+    shape = rep.z_shape(spec)
+    if not (isinstance(shape, tuple) and all(isinstance(size, int) for size in shape)):
+        raise UserError(
+            f"{type(rep).__name__}.z_shape gives {shape!r}; expected a tuple of whole numbers, such as (8,)"
+        )
+    return shape
+
+
 def checked_encoding(rep: Representation, encoded: Any, rows: int, spec: Spec) -> Encoded:
     """What a representation made of this many goals, if z has the shape that it declares."""
     name = type(rep).__name__

@@ -7,6 +7,7 @@ part runs its module, so a configuration is only as trustworthy as the modules t
 
 import functools
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Literal
 
 from dualgoal import imports
@@ -61,6 +62,13 @@ def _offered(kind: Kind) -> dict[str, str]:
 
 
 def _imported(kind: Kind, path: str) -> Any:
+    module, _, name = path.rpartition(":")
+    if module.endswith(".py"):  # a script has no name under which the processes that evaluate could import it
+        file = Path(module)
+        raise UserError(
+            f"{WORDS[kind]} '{path}' is in a file; give module:Class, here {file.stem}:{name}, with the folder "
+            f"{file.parent} on PYTHONPATH"
+        )
     if not imports.PATH.fullmatch(path):
         raise UserError(f"{WORDS[kind]} '{path}' is not of the form module:Class")
     cls = imports.load(WORDS[kind], path)

@@ -54,7 +54,11 @@ class Eval(Verb):
             action_noise=self.action_noise, seeds=self.seeds or None, eval_seed=self.eval_seed, workers=self.workers,
             video=self.video, random=self.random, record=self.record,
         )  # fmt: skip
-        show([row.to_json() for row in rows] if self.json else rows, self.json, evaluation.text)
+        show(
+            [row.to_json() for row in rows] if self.json else rows,
+            self.json,
+            partial(evaluation.text, random=self.random),
+        )
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class Archive(AbstractContextManager["Archive"]):
             offset = stream.tell()
         member = Member(key, shape, dtype)
         if order and len(shape) > 1:
-            raise UserError(f"{self.path.name}: '{key}' is stored column by column; save it with order='C'")
+            raise UserError(f"{self.path.name}: '{key}' is stored column by column; save numpy.ascontiguousarray of it")
         if member.nbytes + offset != info.file_size:
             raise UserError(
                 f"{self.path.name}: '{key}' claims shape {shape} of {dtype} ({member.nbytes} bytes) "

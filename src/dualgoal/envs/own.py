@@ -32,6 +32,8 @@ def build(what: Any, max_steps: int | None = None) -> Any:
         maker = imports.function("environment", what) if named else what
         with imports.calling(f"environment '{name}'"):
             made = maker() if makes(maker) else maker
+    if isinstance(made, gymnasium.Env) and not hasattr(made, "action_space"):
+        raise UserError(f"environment '{name}' has no action_space; set it in the class or in __init__")
     if not all(hasattr(made, part) for part in ("reset", "step", "action_space")):
         raise UserError(f"environment '{name}' is a {type(made).__name__}; expected a gymnasium.Env")
     return made

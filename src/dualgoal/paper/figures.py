@@ -7,7 +7,7 @@ numbers give the same SVG.
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +209,7 @@ def chart_svg(
 class Picture:
     """A drawing: a notebook shows it, and `save` writes it as an SVG file."""
 
-    svg: str
+    svg: str = field(repr=False)  # many pages in a terminal
 
     def _repr_svg_(self) -> str:
         return self.svg

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dualgoal import machine, registry
-from dualgoal.errors import UserError, check_range, require_known
+from dualgoal.errors import UserError, check_range, did_you_mean, require_known
 from dualgoal.interface import Algorithm, Representation
 from dualgoal.jsons import typed_fields
 
@@ -233,7 +233,8 @@ def _kind_of(cls: Any) -> registry.Kind | None:
 def _build(cls: type, values: dict[str, Any], where: str) -> Any:
     known = [f.name for f in dataclasses.fields(cls) if f.init]
     if strange := sorted(set(values) - set(known)):
-        raise UserError(f"{where}.{strange[0]} is not an option of {cls.__name__} (known: {', '.join(known)})")
+        hint = did_you_mean(strange[0], known)
+        raise UserError(f"{where}.{strange[0]} is not an option of {cls.__name__}{hint} (known: {', '.join(known)})")
     return typed_fields(values, cls, where, _make)
 
 

@@ -187,12 +187,13 @@ def evaluate(
     return rows
 
 
-def text(rows: Sequence[EvalRow]) -> str:
-    """Rows for people: success in percent, a line per seed and a column per goal."""
+def text(rows: Sequence[EvalRow], random: bool = False) -> str:
+    """Rows for people: success in percent, a line per seed and a column per goal. `random` actions had no policy."""
     goals = sorted({row.goal for row in rows})
     cell = {(row.seed, row.goal): 100 * row.success for row in rows}
     lines = [" seed " + "".join(f"{name:>8}" for name in [*(f"goal {g}" for g in goals), "mean"])]
     for seed in dict.fromkeys(row.seed for row in rows):
         values = [cell[seed, g] for g in goals]
         lines.append(f"{seed:>5} " + "".join(f"{v:>8.1f}" for v in [*values, sum(values) / len(values)]))
-    return "\n".join([f"step {rows[0].step:,}, {rows[0].episodes} episodes per goal, success in %", *lines])
+    what = "random actions" if random else f"step {rows[0].step:,}"
+    return "\n".join([f"{what}, {rows[0].episodes} episodes per goal, success in %", *lines])

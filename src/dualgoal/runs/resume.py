@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from dualgoal.agent import State
-from dualgoal.errors import UserError
 from dualgoal.loop import TrainingLoop
 from dualgoal.nets.encoders import Encoders
 from dualgoal.runs import checkpoint, directory, policy, rows, trees
@@ -72,12 +71,6 @@ def _intact(record: directory.Store, step: int) -> bool:
 def _with_representation(path: str, loop: TrainingLoop, run: Run) -> State:
     """A fresh state whose representation comes from another run, seed by seed (or one seed for all)."""
     source = directory.read_run(Path(path))
-    if source.rep != run.rep:
-        raise UserError(
-            f"{path}: its representation is {source.rep}, this run asks for {run.rep}; use the same options"
-        )
-    if len(source.seeds) > 1 and not set(run.seeds) <= set(source.seeds):
-        raise UserError(f"{path}: has seeds {list(source.seeds)}, this run needs {list(run.seeds)}; train those first")
     loaded = [policy.load(path, s if s in source.seeds else source.seeds[0]).params for s in run.seeds]
     rep, encoders = jax.tree.map(lambda *leaves: np.stack(leaves), *[(p.rep, p.encoders) for p in loaded])
     state = loop.init()

@@ -191,9 +191,9 @@ class Session:
         step, name, seed = found
         kept = directory.steps(self.record.path)
         last = f"the checkpoint of step {kept[-1]} is intact" if kept else "there is no checkpoint yet"
-        raise UserError(
-            f"{self.record.path}: {name} is not finite at step {step} for seed {seed}; {last}: try a smaller --lr"
-        )
+        # At the first step nothing has been learned yet, so that the learning rate is not to blame.
+        advice = "try a smaller --lr" if step > 1 else "look at the loss and at the size of the data's numbers"
+        raise UserError(f"{self.record.path}: {name} is not finite at step {step} for seed {seed}; {last}: {advice}")
 
     def _leave_if(self, request: Request, step: int) -> None:
         """Grant the request to stop; `step` is saved."""

@@ -17,7 +17,7 @@ from dualgoal.errors import UserError, check_range
 from dualgoal.files import cache_folder
 from dualgoal.loop import TrainingLoop
 from dualgoal.runs import continuing, directory, memory, policy, resume, trackers, world
-from dualgoal.runs.config import Run
+from dualgoal.runs.config import Run, differences
 from dualgoal.runs.evaluation import Plan, WorkerEvaluator
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
 from dualgoal.runs.interruption import Interruption
@@ -147,6 +147,7 @@ def describe(run: Run, training: Dataset, goals: int | None = None) -> RunFacts:
     if run.frozen_rep:
         first = directory.read(run.frozen_rep)
         source = FrozenRep(run.frozen_rep, first.run.id)
+        _require_representation(run, first.run)
         if first.facts.dataset.standards != data.standards:
             raise UserError(f"{run.frozen_rep}: its data were standardised in another way; give both stages one --data")
     return RunFacts(
@@ -158,6 +159,16 @@ def describe(run: Run, training: Dataset, goals: int | None = None) -> RunFacts:
         git=machine.commit(),
         frozen_rep=source,
     )
+
+
+def _require_representation(run: Run, first: Run) -> None:
+    """Raise if the frozen representation that a run asks for is not the one that the first stage has trained."""
+    others = [text for text in differences(first, run) if text.startswith("rep.")]
+    if others:
+        raise UserError(f"{run.frozen_rep}: has another representation ({'; '.join(others)}); use the same options")
+    if len(first.seeds) > 1 and not set(run.seeds) <= set(first.seeds):
+        has, needs = list(first.seeds), list(run.seeds)
+        raise UserError(f"{run.frozen_rep}: has seeds {has}, this run needs {needs}; train those first")
 
 
 def check_evaluation(run: Run) -> None:

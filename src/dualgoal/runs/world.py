@@ -47,7 +47,10 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
 def require_named(run: Run, facts: RunFacts) -> None:
     """Raise if nothing in a run directory says how to make the environment."""
     if run.env is None and facts.dataset.maze is None and not registry.exists(run.task):
-        raise UserError(f"{run.task}: the run names no environment; in Python give yours, or train with --env")
+        raise UserError(
+            f"{run.task}: the run names no environment; in Python give yours (dualgoal.evaluate(run, env=...)), "
+            "or train with --env"
+        )
 
 
 def source(run: Run) -> tuple[str, int | None]:
@@ -98,7 +101,10 @@ def read_goals(file: Path, width: int) -> Goals:
                 line.replace(",", " ").split()
                 for line in read_bytes(file, GOALS_LIMIT, follow=True).decode().splitlines()
             ]
-            rows = np.array([[float(word) for word in line] for line in lines if line])
+            rows = [[float(word) for word in line] for line in lines if line]
+            for k, row in enumerate(rows, 1):
+                if len(row) != len(rows[0]):
+                    raise ValueError(f"goal {k} has {len(row)} numbers, the first has {len(rows[0])}")
         rows = np.asarray(rows, float)
     except Exception as problem:  # NumPy raises even the tokenizer's errors
         reason = brief(problem)
