@@ -12,7 +12,7 @@ import pytest
 from dualgoal.data.origin import ActionRange
 from dualgoal.envs import versions
 from dualgoal.errors import UserError
-from dualgoal.runs import episodes, evaluation, policy, training
+from dualgoal.runs import directory, episodes, evaluation, policy, training
 from dualgoal.runs.episodes import BLOCK, Episode
 from dualgoal.runs.evaluation import Plan, WorkerEvaluator
 from dualgoal.runs.rows import Conditions
@@ -187,6 +187,16 @@ def test_bad_questions_get_clear_answers(path, tmp_path):
         evaluation.evaluate(path, episodes=0)
     with pytest.raises(UserError, match="not a run directory"):
         evaluation.evaluate(tmp_path)
+
+
+def test_a_checkpoint_that_training_replaces_meanwhile_is_no_problem(path, monkeypatch):
+    answers = iter([700, 1500])
+    monkeypatch.setattr(directory, "choose_step", lambda path, step: next(answers))
+    rows = evaluation.evaluate(path, episodes=1, seeds=0, workers=1)
+    assert {row.step for row in rows} == {1500}
+    monkeypatch.setattr(directory, "choose_step", lambda path, step: 700)
+    with pytest.raises(UserError, match="step-000000700"):
+        evaluation.evaluate(path, episodes=1, seeds=0, workers=1)
 
 
 def test_a_policy_draws_the_same_numbers_whoever_is_beside_it(tmp_path):

@@ -51,7 +51,7 @@ def test_options_that_make_no_sense_are_one_line(options, message):
 
 def test_a_policy_over_raw_images_is_refused():
     with pytest.raises(
-        UserError, match="HIQL cannot use Orig on images: it predicts z, which must be a vector but has the shape"
+        UserError, match="HIQL cannot use Orig: it predicts z, which must be a vector but has the shape"
     ) as problem:
         Agent(small.rep("orig"), small.algo("hiql"), IMAGES)
     assert "\n" not in str(problem.value)

@@ -21,8 +21,9 @@ from dualgoal.agent import Agent
 from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL, HIQL, NoAlgorithm
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
-from dualgoal.interface import Encoded, Goal, Role, Routes, Spec
+from dualgoal.interface import Encoded, Expectile, Goal, Role, Routes, Spec
 from dualgoal.loop import TrainingLoop
+from dualgoal.options import check_options
 from dualgoal.reps import Dual
 from dualgoal.runs import config, policy
 from dualgoal.streams import ACTOR_GOALS, Waypoint
@@ -187,6 +188,49 @@ def test_a_network_for_exports_that_is_not_there_is_refused():
             jax.eval_shape(Agent(rep, algo, SPEC).init, random.key(0))
 
 
+def test_a_loss_that_is_never_computed_is_refused():
+    @dataclass(frozen=True)
+    class Unfed(Dual):
+        stream = None
+
+    with pytest.raises(UserError, match="Unfed has a loss but draws no goals for it; give it a stream"):
+        Agent(Unfed(dim=8, hidden=(8,)), GCBC(hidden=(8,)), SPEC)
+
+
+def test_there_is_a_z_for_every_goal():
+    @dataclass(frozen=True)
+    class Lone(Dual):
+        def encode(self, nets, g, s, key):
+            return Encoded(nets.phi.mean(g)[:1])
+
+    agent = Agent(Lone(dim=8, hidden=(8,)), GCBC(hidden=(8,)), SPEC)
+    with pytest.raises(UserError, match=r"Lone.encode gives z of shape \(1, 8\) for 2 goals; expected a row for each"):
+        jax.eval_shape(agent.init, random.key(0))
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"dim": "a"}, "dim is 'a'; expected a whole number"),
+        ({"hidden": 64}, "hidden is 64; expected a tuple of whole numbers"),
+        ({"hidden": (8, "b")}, "hidden is b; expected a whole number"),
+        ({"expectile": "0.7"}, "expectile is '0.7'; expected a number"),
+        ({"normalize": 1}, "normalize is 1; expected True or False"),
+    ],
+)
+def test_options_of_another_kind_are_refused_in_python_too(options, words):
+    @dataclass(frozen=True)
+    class Mine:
+        dim: int = 8
+        hidden: tuple[int, ...] = (8,)
+        expectile: Expectile = 0.7
+        normalize: bool = False
+
+    with pytest.raises(UserError, match=re.escape(words)):
+        check_options(Mine(**options))
+    check_options(Mine(dim=np.int64(8), expectile=np.float32(0.5)))
+
+
 def test_the_shape_of_z_is_a_tuple_and_a_vector_where_it_is_predicted():
     @dataclass(frozen=True)
     class Bare(Dual):
@@ -306,7 +350,7 @@ def test_a_part_that_holds_a_part_survives_json_and_trains(parts):
     ("name", "words"),
     [
         ("Peeking", "Peeking.encode reads the state; declare looks_at_state = True"),
-        ("Wider", r"Wider.encode gives z of shape \(4, 8\), but by its z_shape it is \(4, 9\)"),
+        ("Wider", r"Wider.encode gives z of shape \(8,\) for a goal, but by its z_shape it is \(9,\)"),
         ("Bare", r"Bare.encode gives an array; expected Encoded\(z\)"),
     ],
 )

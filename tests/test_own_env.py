@@ -82,6 +82,25 @@ class Lost(Line):
         return obs * np.nan, info
 
 
+class LostOnTheWay(Line):
+    """Does not know where it went."""
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return obs * np.nan, *rest
+
+
+class Unseeded(Line):
+    """As environments were before Gymnasium."""
+
+    def reset(self):
+        return super().reset()
+
+
+class Numbered(Line):
+    num_tasks = 10
+
+
 class Flags(Line):
     """Observations and goals are counts in bytes; the goal is a whole dict observation."""
 
@@ -321,8 +340,14 @@ def test_goals_are_counted_before_training():
     deaf = dataclasses.replace(limited, env=f"{__file__}:Deaf")
     with pytest.raises(UserError, match="info has no 'success'"):
         world.count_goals(deaf, known)
-    with pytest.raises(UserError, match="the environment begins with nan or infinity"):
+    with pytest.raises(UserError, match="observation after 0 steps has nan or infinity"):
         world.count_goals(limited, known, Lost())
+    with pytest.raises(UserError, match="observation after 1 steps has nan or infinity"):
+        world.count_goals(limited, known, LostOnTheWay())
+    with pytest.raises(UserError, match="argument 'seed'; expected reset.self, .*, seed=None, options=None"):
+        world.count_goals(limited, known, Unseeded())
+    with pytest.raises(UserError, match="the environment has 10 tasks, fewer than the 12 to evaluate"):
+        world.count_goals(dataclasses.replace(limited, eval_goals="env:12"), known, Numbered())
     assert type(world.make(deaf, known, Line()).raw) is Line, "an environment that is handed over is used instead"
 
 

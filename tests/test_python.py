@@ -146,6 +146,8 @@ def test_what_can_be_trained_on(data, tmp_path):
             configure(**given)
     with pytest.raises(UserError, match="a Run has all its options"):
         dualgoal.train(run, "x", steps=3)
+    with pytest.raises(UserError, match="out is 'orig', the name of a part; give rep='orig', or out='./orig'"):
+        dualgoal.train(folder, "orig")
     with pytest.raises(UserError, match="validation goes with a Dataset"):
         dualgoal.train(folder, "x", validation=data)
 

@@ -107,13 +107,7 @@ class Agent:
     def __post_init__(self) -> None:
         compatibility.check_actions(self.algo, self.spec)
         compatibility.check_pair(self.rep, self.algo, self.frozen)
-        if self.algo.needs_vector and len(self.algo_spec.goal_shape) != 1:
-            names = f"{type(self.algo).__name__} cannot use {type(self.rep).__name__}"
-            where, shape = " on images" if self.spec.pixels else "", self.algo_spec.goal_shape
-            raise UserError(
-                f"{names}{where}: it predicts z, which must be a vector but has the shape {shape}; choose another "
-                "representation"
-            )
+        compatibility.check_vector(self.rep, self.algo, self.algo_spec.goal_shape)
         compatibility.check_goals(self.rep, self.spec)
 
     # What the parts see -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal import imports
+from dualgoal import imports, registry
 from dualgoal.data import checks, dataset
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import tasks
@@ -58,6 +58,11 @@ def train(
     >>> run
     TrainedRun('runs/small'): pointmaze-medium-navigate-v0, dual + gcivl, 20 of 20 steps, success ... %
     """
+    for kind in registry.WORDS:
+        if out in registry.names(kind):
+            raise UserError(
+                f"out is {out!r}, the name of a part; give {kind}={out!r}, or out='./{out}' for a folder of that name"
+            )
     if validation is not None and not isinstance(what, Dataset):
         raise UserError("validation goes with a Dataset; a file or folder has its own next to it (NAME-val.npz)")
     if isinstance(what, Run):

@@ -18,6 +18,8 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
     if not algo.roles and (frozen or rep.stream is None):
         why = "is frozen" if frozen else "has no loss of its own"
         raise UserError(f"{type(rep).__name__} {why} and {type(algo).__name__} adds no loss; choose another algorithm")
+    if rep.stream is None and type(rep).loss is not Representation.loss:
+        raise UserError(f"{type(rep).__name__} has a loss but draws no goals for it; give it a stream, see streams.py")
     names = f"{type(algo).__name__} cannot use {type(rep).__name__}"
     if algo.needs_rep_value and not rep.learns_value:
         raise UserError(f"{names}: direct extraction needs a representation that learns a value, such as dual")
@@ -59,6 +61,14 @@ def check_goals(rep: Representation, spec: Spec) -> None:
         )
 
 
+def check_vector(rep: Representation, algo: Algorithm, z_shape: tuple[int, ...]) -> None:
+    """Refuse a z that an algorithm would have to predict but is no vector, such as an image."""
+    if algo.needs_vector and len(z_shape) != 1:
+        names = f"{type(algo).__name__} cannot use {type(rep).__name__}"
+        problem = f"it predicts z, which must be a vector but has the shape {z_shape} here"
+        raise UserError(f"{names}: {problem}; choose another representation")
+
+
 def checked_shape(rep: Representation, spec: Spec) -> tuple[int, ...]:
     """The shape of z for one goal, as a representation declares it."""
     shape = rep.z_shape(spec)
@@ -74,8 +84,11 @@ def checked_encoding(rep: Representation, encoded: Any, rows: int, spec: Spec) -
     name = type(rep).__name__
     if not isinstance(encoded, Encoded):
         raise UserError(f"{name}.encode gives {_kind(encoded)}; expected Encoded(z)")
-    if encoded.z.shape != (wanted := (rows, *rep.z_shape(spec))):
-        raise UserError(f"{name}.encode gives z of shape {encoded.z.shape}, but by its z_shape it is {wanted}")
+    (count, *shape), wanted = encoded.z.shape or (1,), rep.z_shape(spec)
+    if count != rows:
+        raise UserError(f"{name}.encode gives z of shape {encoded.z.shape} for {rows} goals; expected a row for each")
+    if (*shape,) != wanted:
+        raise UserError(f"{name}.encode gives z of shape {(*shape,)} for a goal, but by its z_shape it is {wanted}")
     return encoded
 
 

@@ -11,16 +11,17 @@ the states `s`, with gradients already stopped wherever the representation does 
 """
 
 import abc
-import dataclasses
-import math
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import UserError
+from dualgoal.options import AtLeastOne as AtLeastOne  # for parts, which find everything they need here
+from dualgoal.options import Expectile as Expectile
+from dualgoal.options import Weight as Weight
+from dualgoal.options import check_options
 
 Info = dict[str, Array]
 Nets = Any  # an eqx.Module whose fields are the networks of one part
@@ -314,39 +315,3 @@ class Algorithm(abc.ABC):
 def rewards(success: Float[Array, " B"]) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
     """(r, m) of the -1/0 convention: no cost and no bootstrap at the goal."""
     return success - 1, 1 - success
-
-
-class Limit(NamedTuple):
-    """What the value of an option must satisfy, as a part of its type."""
-
-    words: str
-    holds: Callable[[float], bool]
-
-
-AtLeastOne = Annotated[int, Limit("at least 1 and at most a billion", lambda n: 1 <= n <= 10**9)]  # rows have 32 bits
-Expectile = Annotated[float, Limit("a number between 0 and 1, both excluded", lambda x: 0 < x < 1)]
-Weight = Annotated[float, Limit("a number that is not negative", lambda x: x >= 0)]
-
-SIZES = ("hidden", "dim", "latent", "flow_steps")
-WIDEST = 1 << 20  # of a layer or a vector
-
-
-def check_options(options: Any) -> None:
-    """Refuse a value that is not among the choices of a `Literal` field or does not satisfy a `Limit`, a number that is
-    not finite, and a size that no network can have."""
-    types = typing.get_type_hints(type(options), include_extras=True)
-    for field in dataclasses.fields(options):
-        value, kind = getattr(options, field.name), types[field.name]
-        kind, *limits = typing.get_args(kind) if typing.get_origin(kind) is Annotated else (kind,)
-        if typing.get_origin(kind) is Literal and value not in typing.get_args(kind):
-            raise unknown(field.name, str(value), typing.get_args(kind))
-        if field.name == "hidden" and value == ():
-            raise UserError("hidden is empty; expected the width of one layer or more")
-        for number in value if isinstance(value, tuple) else (value,):
-            if isinstance(number, float) and not math.isfinite(number):
-                raise UserError(f"{field.name} is {number}; expected a finite number")
-            if field.name in SIZES and not 1 <= number <= WIDEST:
-                raise UserError(f"{field.name} is {number}; expected a whole number from 1 to {WIDEST:,}")
-        for limit in limits:
-            if isinstance(limit, Limit) and not limit.holds(value):
-                raise UserError(f"{field.name} is {value}; expected {limit.words}")

@@ -15,8 +15,9 @@ from jax import random
 from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
 from dualgoal.errors import UserError
-from dualgoal.interface import AtLeastOne, Frames, Goals, Look, Passed, Stream, check_options
+from dualgoal.interface import AtLeastOne, Frames, Goals, Look, Passed, Stream
 from dualgoal.nets.augment import PAD
+from dualgoal.options import check_options
 
 Rows = Int[Array, " B"]
 Bits = UInt32[Array, " B"]

@@ -27,8 +27,9 @@ from dualgoal.bench.options import Options
 from dualgoal.bench.trace import Cost, kernels_by_kind
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError, check_range
-from dualgoal.interface import WIDEST, Batch, Frames, Goals, Spec, Stream
+from dualgoal.interface import Batch, Frames, Goals, Spec, Stream
 from dualgoal.loop import TrainingLoop, compile_loop, quick_compile_options
+from dualgoal.options import WIDEST
 from dualgoal.paper import settings
 from dualgoal.sampler import shared_draws, to_device
 from dualgoal.streams import GoalMix, Transitions, Window

@@ -87,6 +87,8 @@ class OwnEnv(TaskEnv):
         self.observation_space = gymnasium.spaces.Box(*kind)
         self.max_steps = self._limit()
         own = getattr(getattr(raw, "unwrapped", raw), "num_tasks", None)
+        if own is not None and terms.tasks is not None and terms.tasks > own:
+            raise UserError(f"{self.task}: the environment has {own} tasks, fewer than the {terms.tasks} to evaluate")
         self._numbered = own is not None or terms.tasks is not None
         self.num_tasks = len(terms.goals) if terms.goals is not None else terms.tasks or own or 1
         self._success = imports.function("success", terms.success) if ":" in terms.success else None
@@ -105,7 +107,14 @@ class OwnEnv(TaskEnv):
         wanted = None if self.terms.goals is None else np.array(self.terms.goals[task_id - 1], np.float32)
         options |= {} if wanted is None else {"goal": wanted}
         with imports.calling(f"{self.task}: the environment's reset"):
-            answer = self.raw.reset(seed=seed, options=options or None)
+            try:
+                answer = self.raw.reset(seed=seed, options=options or None)
+            except TypeError as problem:
+                if "unexpected keyword argument" not in str(problem):
+                    raise
+                raise UserError(
+                    f"{self.task}: {brief(problem)}; expected reset(self, *, seed=None, options=None)"
+                ) from problem
         raw, info = self._answered("reset", answer, "observation, info")
         there = raw["desired_goal"] if isinstance(raw, Mapping) and "desired_goal" in raw else info.get("goal")
         self._goal, self._steps = self._agreed(wanted, there), 0
@@ -212,6 +221,11 @@ class OwnEnv(TaskEnv):
             obs = np.atleast_1d(raw)
         if obs.shape != (shape := self.terms.observation_shape):
             raise UserError(f"{self.task}: the environment's observations are {obs.shape}, the data's {shape}")
+        if obs.dtype != np.uint8 and not np.isfinite(obs).all():
+            raise UserError(
+                f"{self.task}: the environment's observation after {self._steps} steps has nan or infinity; expected "
+                "finite numbers"
+            )
         return _as_stored(obs)
 
     def _action(self, action: Any) -> Any:

@@ -160,7 +160,7 @@ def evaluate(
         world.require_named(run, facts)  # before workers are started, which takes seconds
     for line in mismatches({"versions": facts.dataset.versions}):
         warnings.warn(f"{path}: dataset {line}", Mismatch, stacklevel=2)
-    step = directory.choose_step(path, step)
+    chosen = directory.choose_step(path, step)
     conditions = Conditions(
         run.goal_noise if goal_noise is None else goal_noise,
         run.action_noise if action_noise is None else action_noise,
@@ -175,15 +175,26 @@ def evaluate(
         video,
     )
     check_range("episodes", plan.episodes, 1)  # a run may have none
-    count = min(workers or machine.cores(), len(plan.jobs(path, step)))
-    with WorkerEvaluator(plan, count, env=env) as evaluator:
-        evaluator.submit(path, step)
-        ((_, rows),) = evaluator.collect(wait=True)
+    try:
+        rows = _play(plan, path, chosen, workers, env)
+    except UserError:
+        newest = directory.choose_step(path, step)
+        if newest == chosen:
+            raise
+        rows = _play(plan, path, newest, workers, env)  # training went on, and has replaced what was chosen
     if record:
         try:
             measured.write(path, rows, conditions)
         except UserError as problem:  # a folder of somebody else's: the numbers are worth more than their record
             warnings.warn(f"not recorded: {problem}", NotRecorded, stacklevel=2)
+    return rows
+
+
+def _play(plan: Plan, path: Path, step: int, workers: int | None, env: Any) -> list[EvalRow]:
+    count = min(workers or machine.cores(), len(plan.jobs(path, step)))
+    with WorkerEvaluator(plan, count, env=env) as evaluator:
+        evaluator.submit(path, step)
+        ((_, rows),) = evaluator.collect(wait=True)
     return rows
 
 

@@ -1,0 +1,58 @@
+"""What options of representations, algorithms and streams may be: kinds and ranges, which are checked when one is made.
+
+Options are fields of frozen dataclasses. Their types say what is allowed, so that a value from Python, from the command
+line or from a file is refused in the same words.
+"""
+
+import dataclasses
+import math
+import numbers
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
+
+from dualgoal.errors import UserError, unknown
+
+
+class Limit(NamedTuple):
+    """What the value of an option must satisfy, as a part of its type."""
+
+    words: str
+    holds: Callable[[float], bool]
+
+
+AtLeastOne = Annotated[int, Limit("at least 1 and at most a billion", lambda n: 1 <= n <= 10**9)]  # rows have 32 bits
+Expectile = Annotated[float, Limit("a number between 0 and 1, both excluded", lambda x: 0 < x < 1)]
+Weight = Annotated[float, Limit("a number that is not negative", lambda x: x >= 0)]
+
+KINDS: dict[Any, tuple[type, str]] = {  # of options: what an object must be, and how to say it
+    int: (numbers.Integral, "a whole number"),
+    float: (numbers.Real, "a number"),
+    bool: (bool, "True or False"),
+    tuple[int, ...]: (tuple, "a tuple of whole numbers, such as (512, 512)"),
+}
+SIZES = ("hidden", "dim", "latent", "flow_steps")
+WIDEST = 1 << 20  # of a layer or a vector
+
+
+def check_options(options: Any) -> None:
+    """Refuse a value of another kind than its field, one that is not among the choices of a `Literal` field or does not
+    satisfy a `Limit`, a number that is not finite, and a size that no network can have."""
+    types = typing.get_type_hints(type(options), include_extras=True)
+    for field in dataclasses.fields(options):
+        value, kind = getattr(options, field.name), types[field.name]
+        kind, *limits = typing.get_args(kind) if typing.get_origin(kind) is Annotated else (kind,)
+        if typing.get_origin(kind) is Literal and value not in typing.get_args(kind):
+            raise unknown(field.name, str(value), typing.get_args(kind))
+        if kind in KINDS and not isinstance(value, KINDS[kind][0]):
+            raise UserError(f"{field.name} is {value!r}; expected {KINDS[kind][1]}")
+        if field.name == "hidden" and value == ():
+            raise UserError("hidden is empty; expected the width of one layer or more")
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, float) and not math.isfinite(number):
+                raise UserError(f"{field.name} is {number}; expected a finite number")
+            if field.name in SIZES and not (isinstance(number, numbers.Integral) and 1 <= int(number) <= WIDEST):
+                raise UserError(f"{field.name} is {number}; expected a whole number from 1 to {WIDEST:,}")
+        for limit in limits:
+            if isinstance(limit, Limit) and not limit.holds(value):
+                raise UserError(f"{field.name} is {value}; expected {limit.words}")
