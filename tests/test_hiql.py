@@ -112,6 +112,23 @@ def test_half_precision_reaches_the_low_policy_as_in_training():
         assert all(np.isfinite(x) for x in info.values()) and info["high/loss"].dtype == jnp.float32
 
 
+def test_direct_advantages_are_those_of_the_representations_value():
+    agent = Agent(small.rep("dual"), dataclasses.replace(small.algo("hiql"), direct=True), SPEC)
+    state = agent.init(random.key(0))
+    assert state.params.algo.value is None and "value" not in agent.streams and not agent.algo.learns_value
+    batch = agent.sample(small.data(), random.key(1), 0)
+    draws = {name: batch.draws[agent.draw_of[name]].g for name in ("low", "high", "waypoint")}
+    v = lambda s, g: agent.rep.value(state.params.rep, s, g, SPEC)
+    _, info = agent.losses(state.params, state.targets, batch, random.key(2))
+    low = v(batch.next_s, draws["low"]) - v(batch.s, draws["low"])
+    high = v(draws["waypoint"], draws["high"]) - v(batch.s, draws["high"])
+    np.testing.assert_allclose(info["low/advantage"], low.mean(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(info["high/advantage"], high.mean(), rtol=1e-4, atol=1e-6)
+    assert np.abs(low).max() > 1e-3 and np.abs(high).max() > 1e-3
+    with pytest.raises(UserError, match="HIQL cannot use Orig: direct extraction needs a representation that learns"):
+        Agent(small.rep("orig"), agent.algo, SPEC)
+
+
 def test_discrete_actions():
     agent = small.agent("dual", "hiql", actions=5, discrete=True)
     params, s = agent.init(random.key(0)).params, jnp.ones((4, 3))

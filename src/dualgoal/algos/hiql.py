@@ -16,20 +16,20 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal import losses
 from dualgoal.algos import actors
-from dualgoal.algos.gcivl import implicit_value_loss, step_advantage
-from dualgoal.interface import Algorithm, AtLeastOne, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight
+from dualgoal.algos.implicit import ImplicitValue, advantage, implicit_value_losses
+from dualgoal.interface import AtLeastOne, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight
 from dualgoal.nets.heads import Actor, Value, to_sphere
-from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
+from dualgoal.streams import ACTOR_GOALS, Waypoint
 
 
 class HIQLNets(eqx.Module):
-    value: Value
+    value: Value | None  # None under direct extraction
     low: Actor  # (s, z of a waypoint) -> action
     high: Actor  # (s, z of a goal) -> z of a waypoint
 
 
 @dataclass(frozen=True)
-class HIQL(Algorithm):
+class HIQL(ImplicitValue):
     """Hierarchical implicit Q-learning: a policy over waypoints and a policy that reaches them, from one value."""
 
     waypoint_steps: AtLeastOne = 25
@@ -43,15 +43,12 @@ class HIQL(Algorithm):
     hidden: tuple[int, ...] = (512, 512, 512)
     """Hidden layer sizes."""
 
-    ema = ("value",)
-    learns_value = True
     needs_vector = True
     actions = frozenset({"continuous", "discrete"})
 
     @property
-    def roles(self) -> Mapping[str, Role]:
+    def policy_roles(self) -> Mapping[str, Role]:
         return {
-            "value": Role(VALUE_GOALS, "value"),
             "low": Role(Waypoint(self.waypoint_steps), "actor"),
             "high": Role(ACTOR_GOALS, "actor"),
             "waypoint": Role(Waypoint(self.waypoint_steps, towards="high"), "actor"),
@@ -60,7 +57,7 @@ class HIQL(Algorithm):
     def init(self, key: PRNGKeyArray, spec: Spec) -> HIQLNets:
         k1, k2, k3 = random.split(key, 3)
         return HIQLNets(
-            Value(k1, spec, self.hidden),
+            None if self.direct else Value(k1, spec, self.hidden),
             Actor(k2, spec, self.hidden),
             Actor(k3, spec, self.hidden, outputs=spec.goal_shape[0]),
         )
@@ -68,30 +65,29 @@ class HIQL(Algorithm):
     def losses(
         self, nets: HIQLNets, targets: HIQLNets, batch: Batch, goals: GoalsByRole, key: PRNGKeyArray, spec: Spec
     ) -> dict[str, Loss]:
-        value = implicit_value_loss(nets.value, targets.value, batch, goals["value"], spec.discount, self.expectile)
+        value = implicit_value_losses(nets.value, targets.value, batch, goals, spec.discount, self.expectile)
         return {
-            "value": value,
+            **value,
             "low": self.low_loss(nets, batch, goals["low"], spec),
             "high": self.high_loss(nets, batch, goals["high"], goals["waypoint"], spec),
         }
 
     def low_loss(self, nets: HIQLNets, batch: Batch, waypoint: Goal, spec: Spec) -> Loss:
         """The waypoint is the low policy's goal."""
-        advantage = step_advantage(nets.value, batch, waypoint)
+        gain = advantage(nets.value, waypoint, batch.s, batch.next_s)
         log_prob = actors.log_prob(nets.low, batch.s, waypoint(batch.s), batch.a, spec)
-        info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
-        return losses.awr(advantage, log_prob, self.alpha_low), info
+        info = {"advantage": gain.mean(), "log_prob": log_prob.mean()}
+        return losses.awr(gain, log_prob, self.alpha_low), info
 
     def high_loss(self, nets: HIQLNets, batch: Batch, goal: Goal, waypoint: Goal, spec: Spec) -> Loss:
         """The waypoint, seen from s, is the high policy's action; its advantage is what reaching it gains."""
-        value, s, way = stop_gradient((nets.value, batch.s, waypoint.as_state))
-        v, v_way = value.pair(s, stop_gradient(goal(s)), way, stop_gradient(goal(way)))
-        advantage = (v_way - v).mean(axis=0)
+        s, way = stop_gradient((batch.s, waypoint.as_state))
+        gain = advantage(nets.value, goal, s, way)
         mean = nets.high(batch.s, goal(batch.s))
         target = stop_gradient(waypoint(s) - s if spec.goals_as_states else waypoint(s)).astype(mean.dtype)
         log_prob = losses.gaussian_log_prob(target, mean)
-        info = {"advantage": advantage.mean(), "log_prob": log_prob.mean()}
-        return losses.awr(advantage, log_prob, self.alpha_high), info
+        info = {"advantage": gain.mean(), "log_prob": log_prob.mean()}
+        return losses.awr(gain, log_prob, self.alpha_high), info
 
     def act(self, nets: HIQLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
         k_high, k_low = random.split(key)
@@ -106,6 +102,3 @@ class HIQL(Algorithm):
         if temperature > 0:
             way = way + temperature * random.normal(key, way.shape, way.dtype)
         return (to_sphere(way) if spec.goals_on_sphere else way).astype(jnp.result_type(z))
-
-    def value(self, nets: HIQLNets, s: Array, z: Array, spec: Spec) -> Array:
-        return nets.value(s, z).mean(axis=0)
