@@ -126,6 +126,7 @@ def test_list(capsys, what):
     assert len(names) == 20 + 13 if what == "tasks" else len(names) >= 5
     status, out, _ = said(capsys, "list", what)
     assert all(name in out for name in names)
+    assert what != "tasks" or re.search(rf"{TASK} +observations 2 +actions 2 +discount 0.99 +representation 64\n", out)
 
 
 @pytest.mark.parametrize("rep, algo", [("dual", "gcivl"), ("vib", "crl"), ("tra", "gcfbc"), ("orig", "gcivl")])
@@ -320,6 +321,24 @@ def test_a_failure_is_one_even_if_nobody_reads(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, "list", "tasks"], stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_in_a_file_the_error_comes_after_the_output(tmp_path):
+    code = """
+        import sys
+        from dualgoal.cli import main
+        from dualgoal.errors import UserError
+
+        def run(words):
+            print("first")
+            raise UserError("then")
+
+        main.run = run
+        sys.exit(main.main())
+    """
+    with (tmp_path / "log").open("w") as log:
+        subprocess.run([sys.executable, "-c", textwrap.dedent(code)], stdout=log, stderr=log)
+    assert (tmp_path / "log").read_text() == "first\ndualgoal: then\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

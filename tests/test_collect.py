@@ -178,7 +178,7 @@ def test_a_finished_dataset_is_kept_and_another_is_not_overwritten(made, tmp_pat
     before = (made / f"{POINT}.npz").stat().st_mtime_ns
     generate.generate_dataset(POINT, 12, made, seed=1, workers=1, progress=False, rows=60)
     assert (made / f"{POINT}.npz").stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="already there, made in another way"):
+    with pytest.raises(UserError, match=f"made in another way .*; remove it together with {POINT}-val.npz and"):
         generate.generate_dataset(POINT, 12, made, seed=3, workers=1, progress=False, rows=60)
 
 

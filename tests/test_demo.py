@@ -55,14 +55,20 @@ def made(tmp_path_factory):
 def test_terminal_and_report_say_the_same(made):
     out, said = made
     page = (out / "report.html").read_text()
-    top = re.sub(r"<[^>]+>", " ", re.search("<header.*?</header>", page, re.S)[0]).replace("\N{NO-BREAK SPACE}", " ")
+    head = re.search("<header.*?</header>", page, re.S)[0]
+    top = " ".join(re.sub(r"<[^>]+>", " ", head).split())
     words = json.loads((out / "summary.json").read_text())
     assert len(words["sentences"]) == 2 and len(words["notes"]) == 2
     for sentence in words["sentences"] + words["notes"]:
         assert sentence in " ".join(said.split()) and sentence in top.replace("&#x27;", "'")
     assert re.search(r"On lightsout-4x5, (exact distances|bits) \+ dqn reaches \d+ % success", said)
-    assert "mean over 5 goals, 1 seeds and the last 2 evaluations" in said.replace("\n", " ")
+    assert "mean over 5 goals, 1 seed and the last 2 evaluations" in said.replace("\n", " ")
     assert "118 pairs of a start and a goal within 3 steps" in said.replace("\n", " ")  # 2 x 60 without start = goal
+    commands = re.findall("<code>(.*?)</code>", head)
+    assert [re.sub("<.*?>", "", found) for found in commands] == [demo.TRY, f"dualgoal demo --out {out}"]
+    assert all("<span>--out</span> <span>" in found for found in commands), "lines are broken between words only"
+    names = "Lights Out, exact distances; Lights Out, bits; pointmaze-medium-navigate-v0, Dual + GCIVL"
+    assert f"training 3 runs at the same time: {names}" in said
     assert f"dualgoal demo --out {out}" in top and "<aside" not in page  # nothing was left out
 
 
@@ -161,6 +167,18 @@ def test_boards_can_be_played(page):
     page.run("{ const g = games[0]; const p = g.presses(g.board ^ g.goal); for (let i = 0; i < g.count; i += 1)"
              " if ((p >> i) & 1) document.querySelectorAll('.game .board')[0].children[i].click(); }")  # fmt: skip
     assert "Solved: both boards are equal." in page.run(said)
+
+
+@needs_browser
+def test_no_option_of_a_command_is_broken_into_lines(page):
+    options = "[...document.querySelectorAll('header code span')].filter((word) => word.textContent.startsWith('--'))"
+    heights = f"{options}.map((word) => word.getBoundingClientRect().height)"
+    for width in range(320, 520, 10):
+        page.size(width, 800, mobile=True)
+        found = page.run(heights)
+        assert len(found) == 4 and max(found) < 1.5 * min(found), width
+        assert page.run("document.documentElement.scrollWidth") <= width
+    page.size(1200, 900)
 
 
 @needs_browser

@@ -1,5 +1,6 @@
 """The same checkpoint gives the same numbers: for any grouping, any number of workers, and workers that die."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -157,6 +158,8 @@ def test_rows_say_everything(rows):
     )
     assert "seed" in evaluation.text(rows)
     assert evaluation.text(rows, random=True).startswith("random actions, ")
+    single = [dataclasses.replace(row, episodes=1, successes=1) for row in rows]
+    assert "1 episode per goal" in evaluation.text(single)
 
 
 def test_dying_workers_are_replaced_and_nothing_changes(path, rows):

@@ -486,7 +486,7 @@ def test_episodes_in_memory_may_have_parts(tmp_path):
     for wrong, message in (
         ([], "no episodes"),
         (episode, "episodes are a single dictionary; give a list"),
-        ([np.zeros((3, 2))], "episode 0: is a ndarray; give a dictionary"),
+        ([np.zeros((3, 2))], "episode 0: is an ndarray; give a dictionary"),
         ([{"observations": np.zeros((3, 2))}], "episode 0: 'actions' is missing"),
         ([{"observations": np.zeros((3, 2)), "actions": np.full((3, 1), 5.0)}], r"outside \[-1, 1\]"),
         ([{"observations": np.zeros((3, 2)), "actions": np.zeros((7, 1))}], "'actions' has 7 rows"),

@@ -167,6 +167,22 @@ def test_longer_runs_are_compared_at_the_same_step(tmp_path):
     assert "different numbers of steps; --until" in pairwise.text(pairwise.compare(paths))
     found = pairwise.compare(paths, until=40)
     assert found.sides[1].steps == (20, 40) and "different numbers" not in pairwise.text(found)
+    with pytest.raises(
+        UserError, match="s: has no complete evaluation up to step 15, the first is of step 20; .*--until"
+    ):
+        pairwise.compare(paths, until=15)
+
+
+def test_the_heading_says_how_many_evaluations_there_are(tmp_path):
+    def heading(*every):
+        runs = [tiny_run(episodes=1, seeds=(0,), eval_every=each) for each in every]
+        one = lambda run: [EvalRow(0, step, goal, 1, 1, 5.0) for step in run.eval_steps for goal in range(1, 6)]
+        paths = [write_run(tmp_path / f"{each}", run, one(run)) for each, run in zip(every, runs, strict=True)]
+        return pairwise.text(pairwise.compare([*paths, *paths]))
+
+    assert "success in %, one evaluation during training; 95" in heading(40) and " 1 episode per seed" in heading(40)
+    assert "mean of the last 2 evaluations during training" in heading(20) and " 2 episodes per seed" in heading(20)
+    assert "mean of the last 1 to 3 evaluations during training" in heading(40, 10)
 
 
 def test_rows_of_eval_are_compared_under_equal_conditions(pair):
@@ -181,6 +197,9 @@ def test_rows_of_eval_are_compared_under_equal_conditions(pair):
     found = pairwise.compare(pair, rows="eval")
     assert [side.overall.mean for side in found.sides] == [90.0, 50.0] and found.sides[1].steps == (30,)
     assert "dualgoal eval --goal-noise 0.2" in pairwise.text(found)
+    for order in (pair, pair[::-1]):
+        with pytest.raises(UserError, match="a: .* first is of step 40; give a larger --until"):
+            pairwise.compare(order, rows="eval", until=35)
 
 
 def test_what_cannot_be_compared(pair, tmp_path):

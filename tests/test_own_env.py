@@ -242,7 +242,7 @@ def test_discrete_actions():
         (Line(), {"action_dim": 4}, r"actions of the data are 4 numbers, but the environment takes Box"),
         (Line(), {"discrete": True}, "1 discrete actions, but the environment takes Box"),
         (Line(discrete=True), {}, r"1 numbers, but the environment takes Discrete\(3\)"),
-        (Older(), {}, r"the environment's reset gives a ndarray; Gymnasium's gives \(observation, info\)"),
+        (Older(), {}, r"the environment's reset gives an ndarray; Gymnasium's gives \(observation, info\)"),
     ],
 )
 def test_an_environment_that_does_not_fit_the_data_is_one_line(env, changes, message):

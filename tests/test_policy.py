@@ -81,6 +81,8 @@ def test_what_is_no_number_is_refused(policy, monkeypatch):
 def test_rollout_reaches_an_end(policy):
     episode = policy.rollout(goal=2, seed=1)
     assert 1 <= episode.length <= 1000 and isinstance(episode.success, bool)
+    with pytest.raises(UserError, match="has its own goals, numbered 1 to 5, and takes no others; choose one of them"):
+        policy.rollout(goal=[1.0, 2.0])
 
 
 def test_a_run_from_elsewhere_is_checked_before_memory_is_taken(path, tmp_path, folder):

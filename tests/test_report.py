@@ -104,7 +104,8 @@ def test_the_top_of_the_page_says_what_came_out_when_and_how_it_was_made(page_fi
     assert "(mean over 5 goals, 2 seeds and the last 3 evaluations)" in header
     assert "orig + gcivl learned have a rank correlation of 1.00 with shortest paths (9 goals x 40 states" in header
     assert "its policy reaches the goal in 67 % of 24 pairs of a start and a goal" in header  # 16 of 3 x 9 - 3
-    assert "<code>dualgoal report " in header and f"--out {page_file}" in header
+    assert "<code><span>dualgoal</span> <span>report</span> " in header
+    assert f"<span>--out</span> <span>{page_file}</span></code>" in header
 
 
 def test_the_page_needs_nothing_from_outside(page_file):

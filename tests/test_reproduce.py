@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dualgoal import errors
+from dualgoal.cli.main import main
 from dualgoal.paper import jobs, reproduce, results_page, tables
 from dualgoal.paper.jobs import Execution
 from dualgoal.runs import config, directory
@@ -87,12 +88,27 @@ def test_what_cannot_be_run_is_reported_and_the_rest_goes_on(tmp_path):
     assert "left out: state_gcivl/antmaze-medium" in outcome.text and json.loads(outcome.json)["problems"]
 
 
-def test_a_run_with_unreadable_rows_costs_only_itself(tmp_path):
+def test_a_failure_is_told_when_it_happens_and_at_the_end(tmp_path, capsys):
+    words = ["reproduce", "state_gcivl", "--tasks", "cube-single-play-v0", "--reps", "orig", "--steps", "10"]
+    words += ["--data", str(tmp_path / "nowhere"), "--out", str(tmp_path / "runs")]
+    assert main(words) == 2
+    told = capsys.readouterr()
+    assert told.out.count("no such dataset") == 2
+    assert told.err == "dualgoal: 1 of the runs of state_gcivl failed; see 'left out' above\n"
+    assert main([*words, "--json"]) == 2
+    told = capsys.readouterr()
+    assert "no such dataset" in json.loads(told.out)["problems"][0] and "see 'problems' in the JSON" in told.err
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_a_run_with_unreadable_rows_costs_only_itself(tmp_path, noticed):
     def torn(run, out, **options):
         Trainer()(run, out, **options)
         if config.part_name("rep", run.rep) == "orig":
             with (out / "eval.jsonl").open("a") as file:
                 file.write('{"seed": 0, "step": 1000, "goal": 1, "episodes": 0}\n')
+            if noticed:  # by training, too
+                directory.evaluations(out)
 
     outcome = reproduce.carry_out("state_gcivl", out=tmp_path, execution=Execution(train=torn), say=quiet, **PART)
     (problem,) = outcome.problems
@@ -137,7 +153,8 @@ def test_noise_evaluates_the_same_run_again_and_draws_a_figure(tmp_path, monkeyp
 def test_dry_run_lists_full_configurations(tmp_path):
     found = [job.to_dict() for job in reproduce.plan("fusion", out=tmp_path)]
     json.dumps(found)
-    assert jobs.text(found).endswith("4 runs, 16 counting every seed")
+    assert jobs.text(found).endswith("4 runs, 16 counting every seed") and " 4 seeds x " in jobs.text(found)
+    assert " 1 seed x " in jobs.text([job.to_dict() for job in reproduce.plan("fusion", out=tmp_path, seeds=[0])])
     assert len(found) == 4 and {job["status"] for job in found} == {"new"}
     run = config.from_dict(found[0]["config"])
     assert run.id == found[0]["id"] and found[0]["out"].endswith(run.id)

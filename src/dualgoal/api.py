@@ -14,7 +14,7 @@ from dualgoal import imports, registry
 from dualgoal.data import checks, dataset
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import tasks
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, kind_of
 from dualgoal.interface import Algorithm, Representation
 from dualgoal.paper import settings
 from dualgoal.runs import config, continuing, directory, evaluation, measured, policy, training
@@ -92,7 +92,7 @@ def _configure(
     """The run that the words of `train` mean, and its data if they are in memory or in a file that has no task."""
     if not isinstance(what, Dataset | str | os.PathLike):
         raise UserError(
-            f"train was given a {type(what).__name__}; expected a Run, a Dataset, a path, or a task's "
+            f"train was given {kind_of(what)}; expected a Run, a Dataset, a path, or a task's "
             "name; Dataset.from_episodes makes a Dataset of episodes"
         )
     for kind, part in (("rep", rep), ("algo", algo)):

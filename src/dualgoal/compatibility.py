@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import UserError, kind_of, unknown
 from dualgoal.interface import Algorithm, Encoded, Loss, Nets, Representation, Spec, Trains
 
 
@@ -120,7 +120,7 @@ def checked_losses(algo: Algorithm, found: Any, of_rep: Mapping[str, Loss]) -> d
 
 
 def _kind(found: Any) -> str:
-    return "an array" if hasattr(found, "shape") else f"a {type(found).__name__}"
+    return "an array" if hasattr(found, "shape") else kind_of(found)
 
 
 def is_ours(part: Representation | Algorithm) -> bool:

@@ -85,6 +85,16 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
+def kind_of(value: object) -> str:
+    """The type of a value with its article, for a message.
+
+    >>> kind_of(3), kind_of([])
+    ('an int', 'a list')
+    """
+    name = type(value).__name__
+    return f"an {name}" if name.lower().startswith((*"aeio", "ndarray")) else f"a {name}"
+
+
 class Preempted(BaseException):
     """A scheduler has asked the process to leave. Like Ctrl-C it passes through whatever handles errors.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dualgoal.errors import UserError, brief
+from dualgoal.errors import UserError, brief, kind_of
 
 WITHOUT_LABMAZE = "pip install --no-deps ogbench==1.2.2 dm-control==1.0.36"  # see pyproject.toml
 PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -46,7 +46,7 @@ def function(what: str, path: str) -> Any:
     """The same for something that is called."""
     found = load(what, path)
     if not callable(found):
-        raise UserError(f"{what} '{path}': it is a {type(found).__name__}, which cannot be called; name a function")
+        raise UserError(f"{what} '{path}': it is {kind_of(found)}, which cannot be called; name a function")
     return found
 
 

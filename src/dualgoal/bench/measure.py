@@ -26,7 +26,7 @@ from dualgoal.agent import Agent, State
 from dualgoal.bench.options import Options
 from dualgoal.bench.trace import Cost, kernels_by_kind
 from dualgoal.envs import tasks
-from dualgoal.errors import UserError, check_range
+from dualgoal.errors import UserError, check_range, kind_of
 from dualgoal.interface import Batch, Frames, Goals, Spec, Stream
 from dualgoal.loop import TrainingLoop, compile_loop, quick_compile_options
 from dualgoal.options import WIDEST
@@ -96,7 +96,7 @@ def host_batch(host: Transitions, streams: dict[str, Stream], spec: Spec, rng: n
             start, now = host.starts[rows // length], np.minimum(rows, fin)
             return Frames(*(host.observations[r] for r in (start, now, now + 1, fin + 1)))
         if not isinstance(kind, GoalMix):
-            raise UserError(f"the baseline cannot draw a {type(kind).__name__}; use --no-baseline")
+            raise UserError(f"the baseline cannot draw {kind_of(kind)}; use --no-baseline")
         u = rng.random(size)
         future = np.minimum(rows + rng.geometric(1 - spec.discount, size), fin)
         if kind.uniform > 0:

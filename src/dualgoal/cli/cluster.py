@@ -55,7 +55,8 @@ class ManyRuns(Verb):
         done = do(out=self.out, execution=execution, say=(lambda text: None) if self.json else print)
         print(done.json if self.json else done.text)
         if done.problems:
-            raise UserError(f"{len(done.problems)} of the runs of {what} failed; the first: {done.problems[0]}")
+            where = "'problems' in the JSON" if self.json else "'left out' above"
+            raise UserError(f"{len(done.problems)} of the runs of {what} failed; see {where}")
 
 
 @dataclass(frozen=True, kw_only=True)

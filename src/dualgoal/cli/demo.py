@@ -130,12 +130,13 @@ def run_demo(out: Path, todo: Sequence[Part] | None = None, carry_out: Callable[
     began = time.monotonic()
     say = lambda text: print(f"[{time.monotonic() - began:4.0f} s] {text}", flush=True)
     todo = parts(out, say) if todo is None else todo
-    say(f"training {len(todo)} runs at the same time: {', '.join(part.name for part in todo)}")
+    say(f"training {len(todo)} runs at the same time: {'; '.join(part.name for part in todo)}")
     carry_out(todo, say)
     notes = [where_learned_distances_win(RESULTS), f"Train one of these: {TRY}"]
+    marked = [notes[0], page.with_command("Train one of these:", TRY)]
     paths = [part.path for part in todo]
     command = f"dualgoal demo --out {out}"
-    report = page.write_report(paths, out / "report.html", title="dualgoal demo", command=command, notes=notes)
+    report = page.write_report(paths, out / "report.html", title="dualgoal demo", command=command, notes=marked)
     found = page.sentences(paths)
     print(summary([*found, *notes]))
     say(f"open {report}")

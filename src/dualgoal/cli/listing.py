@@ -97,7 +97,8 @@ def _line(entry: Entry) -> str:
         shape = "x".join(map(str, entry["observation_shape"]))
         own = entry["needs_expert"] and not experts.all_shipped(entry["family"])
         sizes = f"observations {shape:<8} actions {entry['action_dim']:<3} discount {entry['discount']:<6}"
-        return f"{entry['name']:<34} {sizes} N {entry['dim']:<4}{' needs your own expert to generate' * own}".rstrip()
+        sizes += f" representation {entry['dim']:<4}"
+        return f"{entry['name']:<34} {sizes}{' needs your own expert to generate' * own}".rstrip()
     size = f"{len(entry['tasks'])} tasks x {len(entry['columns'])} columns x {entry['seeds']} seeds"
     return f"{entry['name']:<17} {entry['title']:<52} {size}"
 

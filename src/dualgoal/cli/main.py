@@ -91,10 +91,10 @@ def status(words: list[str]) -> int:
     except UserError as problem:
         return _failed(str(problem))
     except KeyboardInterrupt as stop:
-        print(farewell(str(stop) or "stopped", words), file=sys.stderr)
+        _complain(farewell(str(stop) or "stopped", words))
         return terminal.INTERRUPTED
     except Preempted as request:
-        print(farewell(str(request), words), file=sys.stderr)
+        _complain(farewell(str(request), words))
         return terminal.PREEMPTED
     except SystemExit as end:  # tyro's, after --help or after an error that it has printed itself
         return end.code if isinstance(end.code, int) else 0
@@ -113,8 +113,14 @@ def farewell(message: str, words: list[str]) -> str:
 
 
 def _failed(message: str) -> int:
-    print(f"dualgoal: {UserError(message)}", file=sys.stderr)
+    _complain(f"dualgoal: {UserError(message)}")
     return USER_ERROR
+
+
+def _complain(line: str) -> None:
+    """Print to standard error, after what was printed before: both may go to the same file."""
+    sys.stdout.flush()
+    print(line, file=sys.stderr)
 
 
 def run(words: list[str]) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any, TypeVar, get_type_hints
@@ -76,10 +76,11 @@ def _whole(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 def parse(cls: type[T], words: Sequence[str], command: str, description: str, default: T | None = None) -> T:
     """The instance of `cls` that the words after `command` ask for; `--help` prints and raises SystemExit."""
     known = list(flags(cls if default is None else type(default), default))
+    parts = _parts(default)
     settings: dict[str, Any] = {} if default is None else {"default": default}
     if {"-h", "--help"} & set(words):
         words = ["--help"]  # tyro leaves out of its help the positional arguments that come before it
-    with one_line_errors(command, known):
+    with one_line_errors(command, known, parts):
         return tyro.cli(cls, prog=command, description=description, args=list(words), registry=NUMBERS, **settings)
 
 
@@ -101,9 +102,15 @@ def flags(cls: type, default: Any = None, prefix: str = "--") -> Iterator[str]:
                 yield f"{prefix}no-{name}"
 
 
+def _parts(default: Any) -> dict[str, str]:
+    """The names of the parts whose options stand behind a dot, such as "--rep." of orig."""
+    fields = () if default is None else [field.name for field in dataclasses.fields(default)]
+    return {f"--{field}.": getattr(default, f"{field}_name") for field in fields if f"{field}_name" in fields}
+
+
 @contextlib.contextmanager
-def one_line_errors(command: str, known: Sequence[str]) -> Iterator[None]:
-    """Tyro's complaints as one-line `UserError`s.
+def one_line_errors(command: str, known: Sequence[str], parts: Mapping[str, str]) -> Iterator[None]:
+    """Tyro's complaints as one-line `UserError`s. `known` are the options, `parts` the names of what has its own.
 
     Tyro prints a framed text of several lines and exits. What it is about to print can be had as a value, but only by
     a private module (tyro 1.0.16). Where a version of tyro has no such module, its own text is printed.
@@ -115,19 +122,22 @@ def one_line_errors(command: str, known: Sequence[str]) -> Iterator[None]:
         return
 
     def raise_instead(event: events.ParseErrorEvent) -> None:
-        raise UserError(f"{_message(event, known)} (see {command} --help)")
+        raise UserError(f"{_message(event, known, parts)} (see {command} --help)")
 
     with events.on_parse_error(raise_instead):
         yield
 
 
-def _message(event: Any, known: Sequence[str]) -> str:
+def _message(event: Any, known: Sequence[str], parts: Mapping[str, str]) -> str:
     """What is wrong, from one of tyro's events; the attributes are those of tyro 1.0.16."""
     kind = type(event).__name__
     if kind == "UnrecognizedArgs":
-        return _unrecognized(event.tokens, known)
+        return _unrecognized(event.tokens, known, parts)
     if kind == "MissingArgs":
-        return f"missing: {', '.join(_name(missing.arg) for missing in event.missing_arguments)}"
+        missing = f"missing: {', '.join(_name(missing.arg) for missing in event.missing_arguments)}"
+        strange = _unrecognized(event.unrecognized_tokens, known, parts) if event.unrecognized_tokens else ""
+        # A near name is probably the missing one.
+        return strange if strange.endswith("?") else "; ".join(filter(None, [strange, missing]))
     if kind == "InvalidChoice":
         hint = did_you_mean(event.value, event.choices)
         return f"{_name(event.argument)} is '{event.value}'{hint} (choices: {', '.join(event.choices)})"
@@ -152,9 +162,14 @@ def _not_of_its_type(name: str, message: str) -> str:
     return f"{name}: {message}"
 
 
-def _unrecognized(tokens: Sequence[str], known: Sequence[str]) -> str:
-    flag = next((token for token in tokens if token.startswith("-")), None)
+def _unrecognized(tokens: Sequence[str], known: Sequence[str], parts: Mapping[str, str]) -> str:
+    flag = next((token.split("=")[0] for token in tokens if token.startswith("-")), None)
     if flag is None:
         return f"unexpected '{' '.join(tokens)}'"
-    near = get_close_matches(flag.split("=")[0], known, n=1)
+    for prefix in (prefix for prefix in parts if flag.startswith(prefix)):
+        own, name = [f.removeprefix(prefix) for f in known if f.startswith(prefix)], flag.removeprefix(prefix)
+        has = [option for option in own if not option.rpartition(".")[2].startswith("no-")]
+        there = f"it has: {', '.join(has)}" if has else "it has none"
+        return f"{parts[prefix]} has no option {name}{did_you_mean(name, own)} ({there})"
+    near = get_close_matches(flag, known, n=1)
     return f"unknown option {flag}" + (f"; did you mean {near[0]}?" if near else "")

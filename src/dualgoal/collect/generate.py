@@ -195,7 +195,7 @@ def _complete(plan: Plan, files: DatasetFiles, parts: Path) -> bool:
         return True
     raise UserError(
         f"{files.train}: already there, made in another way (episodes, seed, versions, ...); "
-        f"remove it with {files.val.name} and {files.origin.name}, or choose another folder"
+        f"remove it together with {files.val.name} and {files.origin.name}, or choose another folder"
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dualgoal.data import checks, goals, hdf5, npz
 from dualgoal.data.origin import Origin, digest
-from dualgoal.errors import UserError, listed, one_line
+from dualgoal.errors import UserError, kind_of, listed, one_line
 from dualgoal.files import sha256
 
 ALIASES = {
@@ -201,7 +201,7 @@ def from_memory(episodes: Sequence[Mapping[str, Any]], parts: Parts) -> Source:
 
     def read(name: str, episode: Mapping[str, Any]) -> Rows:
         if not isinstance(episode, Mapping):
-            raise UserError(f"{name}: is a {type(episode).__name__}; {wanted}")
+            raise UserError(f"{name}: is {kind_of(episode)}; {wanted}")
         with one_line(name, "not an episode", wanted):
             if missing := [key for key in ("observations", "actions") if key not in episode]:
                 raise UserError(f"{name}: '{missing[0]}' is missing (it holds {', '.join(episode)})")

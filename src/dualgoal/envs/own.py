@@ -16,7 +16,7 @@ import numpy as np
 
 from dualgoal import imports
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.errors import UserError, brief
+from dualgoal.errors import UserError, brief, kind_of
 
 STEP = "observation, reward, terminated, truncated, info"
 Rows = Callable[[np.ndarray], np.ndarray | None]  # goals of rows of observations; None where they do not follow
@@ -35,7 +35,7 @@ def build(what: Any, max_steps: int | None = None) -> Any:
     if isinstance(made, gymnasium.Env) and not hasattr(made, "action_space"):
         raise UserError(f"environment '{name}' has no action_space; set it in the class or in __init__")
     if not all(hasattr(made, part) for part in ("reset", "step", "action_space")):
-        raise UserError(f"environment '{name}' is a {type(made).__name__}; expected a gymnasium.Env")
+        raise UserError(f"environment '{name}' is {kind_of(made)}; expected a gymnasium.Env")
     return made
 
 
@@ -135,7 +135,7 @@ class OwnEnv(TaskEnv):
         """What a method of the environment returned, if it has these parts; older environments returned fewer."""
         if isinstance(answer, tuple) and len(answer) == len(parts.split(", ")):
             return answer
-        found = f"{len(answer)} values" if isinstance(answer, tuple) else f"a {type(answer).__name__}"
+        found = f"{len(answer)} values" if isinstance(answer, tuple) else kind_of(answer)
         raise UserError(f"{self.task}: the environment's {method} gives {found}; Gymnasium's gives ({parts})")
 
     def render(self) -> np.ndarray:
@@ -164,6 +164,12 @@ class OwnEnv(TaskEnv):
                 )
             return self._in_space(there)
         if not self._judges and there is not None and not np.allclose(self._in_space(there), wanted, atol=1e-4):
+            if isinstance(self.raw, TaskEnv):  # ours, which nobody can change
+                raise UserError(
+                    f"{self.task}: this environment has its own goals, numbered 1 to {self.raw.num_tasks}, and "
+                    "takes no others; choose one of them, or train with --success: a distance or a function of "
+                    "observation and goal"
+                )
             raise UserError(
                 f"{self.task}: the environment does not follow reset(options={{'goal': ...}}); make it do so, or train "
                 "with --success: a distance or a function of observation and goal"

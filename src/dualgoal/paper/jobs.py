@@ -134,7 +134,7 @@ def read_record(path: Path, planned: PlannedRun) -> row_files.Record | None:
 
 def text(jobs: Sequence[dict[str, Any]]) -> str:
     """A dry run as text: one line per run, then how many there are."""
-    size = lambda job: f"{len(job['seeds'])} seeds x {job['steps']:>9,} steps"
+    size = lambda job: f"{len(job['seeds'])} seed{'s' * (len(job['seeds']) != 1)} x {job['steps']:>9,} steps"
     wide = max([19, *(len(j["column"]) for j in jobs)])
     lines = [f"{j['task']:<34} {j['column']:<{wide}} {size(j)}  {j['status']:<10} {j['out']}" for j in jobs]
     return "\n".join([*lines, f"{len(jobs)} runs, {sum(len(j['seeds']) for j in jobs)} counting every seed"])
@@ -289,7 +289,7 @@ def write_outcome(
 ) -> Outcome:
     """Write a table as text, JSON and perhaps LaTeX, to files that differ in their endings."""
     make_folder(stem.parent)
-    outcome = Outcome(table, values, (), tuple(problems))
+    outcome = Outcome(table, values, (), tuple(dict.fromkeys(problems)))  # reading a run may fail as training it did
     forms = {".txt": table, ".tex": latex, ".json": outcome.json}
     written = {stem.with_name(stem.name + ending): text for ending, text in forms.items() if text is not None}
     for file, text in written.items():

@@ -17,7 +17,7 @@ from dualgoal.errors import UserError
 from dualgoal.paper import stats
 from dualgoal.paper.stats import Gap, Interval
 from dualgoal.runs import config, directory, measured, overview
-from dualgoal.runs.rows import LAST, Conditions, EvalRow, scores
+from dualgoal.runs.rows import LAST, Conditions, EvalRow, complete, scores
 
 ENOUGH = 4  # seeds on each side for a bootstrap interval; of fewer it is too narrow to be printed
 
@@ -90,34 +90,46 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
     for path, found in zip(paths, recorded, strict=True):
         if found.run.task != task:
             raise UserError(f"{path}: trained on '{found.run.task}', {paths[0]} on '{task}'; compare runs of one task")
-    source = f"mean of the last {LAST} evaluations during training"
     chosen: list[tuple[list[EvalRow], Noise]]
     if rows == "training":
         chosen = [(directory.evaluations(path), found.run) for path, found in zip(paths, recorded, strict=True)]
     else:
         conditions = _newest(Path(paths[0]), until)
         chosen = [(_under(Path(path), conditions, until), conditions) for path in paths]
-        source = f"the newest of dualgoal eval {conditions.words}".rstrip()
     sides = [
         _side(Path(path), found, evaluated, noise, until)
         for path, found, (evaluated, noise) in zip(paths, recorded, chosen, strict=True)
     ]
     if len(numbers := {tuple(side.goals) for side in sides}) > 1:
         raise UserError(f"the runs have different numbers of goals ({', '.join(str(len(n)) for n in numbers)})")
+    source = _during_training(sides)
+    if rows != "training":
+        source = f"the newest of dualgoal eval {conditions.words}".rstrip()
     return Comparison(task, source, tuple(sides), tuple(_difference(side, sides[0]) for side in sides[1:]))
 
 
-def _evaluations(path: Path, until: int | None) -> dict[tuple[int, Conditions], list[EvalRow]]:
+def _during_training(sides: Sequence[Side]) -> str:
+    """Of how many evaluations the numbers are means; a run may have had fewer than `LAST`."""
+    counts = sorted({len(side.steps) for side in sides})
+    if counts == [1]:
+        return "one evaluation during training"
+    between = f"{counts[0]} to " if len(counts) > 1 else ""
+    return f"mean of the last {between}{counts[-1]} evaluations during training"
+
+
+def _evaluations(path: Path) -> dict[tuple[int, Conditions], list[EvalRow]]:
     found, problem = measured.read(path)
     if problem is not None:
         raise UserError(f"{problem}; remove what is damaged, or the file, and evaluate again")
-    return {k: v for k, v in measured.evaluations(found).items() if until is None or k[0] <= until}
+    return measured.evaluations(found)
 
 
 def _newest(path: Path, until: int | None) -> Conditions:
     """The conditions of the last evaluation of a policy."""
-    found = [conditions for _, conditions in _evaluations(path, until) if not conditions.random]
+    every = [(step, conditions) for step, conditions in _evaluations(path) if not conditions.random]
+    found = [conditions for step, conditions in every if until is None or step <= until]
     if not found:
+        _refuse_later(path, until, [step for step, _ in every])
         raise UserError(
             f"{path}: has no evaluation by dualgoal eval; run 'dualgoal eval {path}', or use its training's"
         )
@@ -125,11 +137,22 @@ def _newest(path: Path, until: int | None) -> Conditions:
 
 
 def _under(path: Path, conditions: Conditions, until: int | None) -> list[EvalRow]:
-    found = [rows for (_, c), rows in _evaluations(path, until).items() if c == conditions]
+    every = [(step, rows) for (step, c), rows in _evaluations(path).items() if c == conditions]
+    found = [rows for step, rows in every if until is None or step <= until]
     if not found:
+        _refuse_later(path, until, [step for step, _ in every])
         command = f"dualgoal eval {path} {conditions.words}".rstrip()
         raise UserError(f"{path}: has not been evaluated under the conditions of the first run; run '{command}'")
     return found[-1]
+
+
+def _refuse_later(path: Path, until: int | None, steps: Sequence[int]) -> None:
+    """Raise if there are evaluations, those of `steps`, and `until` leaves out all of them."""
+    if until is not None and (later := [step for step in steps if step > max(until, 1)]):
+        raise UserError(
+            f"{path}: has no complete evaluation up to step {until:,}, the first is of step {min(later):,}; give a "
+            "larger --until"
+        )
 
 
 def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: Noise, until: int | None) -> Side:
@@ -139,8 +162,9 @@ def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: 
     found = scores(alike, goals=goals, goal_noise=under.goal_noise, action_noise=under.action_noise, until=until)
     there = ~np.isnan(found.per_goal()).any(axis=1) if found.goals else np.zeros(len(found.seeds), bool)
     values = found.per_goal()[there]
-    seeds = tuple(seed for seed, complete in zip(found.seeds, there, strict=True) if complete)
+    seeds = tuple(seed for seed, whole in zip(found.seeds, there, strict=True) if whole)
     if not seeds:
+        _refuse_later(path, until, [step for _, step in complete(alike, goals or 1)])
         raise UserError(f"{path}: has no complete evaluation to compare; train it further, or see 'dualgoal runs'")
     counted = found.counted()[-LAST:]
     used = [row for row in alike if row.step in counted and row.seed in seeds]
@@ -195,7 +219,8 @@ def text(found: Comparison) -> str:
     about = []
     for name, side in zip(letters, found.sides, strict=True):
         seeds, steps = " ".join(map(str, side.seeds)), ", ".join(f"{step:,}" for step in side.steps)
-        about.append(f"{name}: {side.path}  seeds {seeds}  steps {steps}  {side.episodes} episodes per seed and goal")
+        episodes = f"{side.episodes} episode{'s' * (side.episodes != 1)} per seed and goal"
+        about.append(f"{name}: {side.path}  seeds {seeds}  steps {steps}  {episodes}")
     return "\n".join([head, *overview.aligned(lines), *about, *_notes(found, letters)])
 
 

@@ -220,15 +220,22 @@ def _explorer(index: int, run: Shown, table: dict[str, Any]) -> Markup:
 
 def _lead(runs: Sequence[Shown], explorers: Sequence[Explorer], command: str | None, notes: Sequence[str]) -> Markup:
     """What was run, what came out, when, and how this page was made."""
-    made = tag("p", "Made by ", tag("code", command), class_="quiet") if command else None
+    made = tag("p", with_command("Made by", command), class_="quiet") if command else None
     if not runs:
         return join([tag("p", "No run could be read.", class_="lead"), made])
     tasks = len({run.view.task for run in runs})
     last = max(run.view.last_change() for run in runs)
     counts = f"{len(runs)} run{'s' * (len(runs) != 1)} on {tasks} task{'s' * (tasks != 1)}, last changed on {last}."
     words = [*_sentences(runs, explorers), *notes]
-    found = [tag("p", line.replace(" %", "\N{NO-BREAK SPACE}%"), class_="result") for line in words]
+    kept = lambda line: line if isinstance(line, Markup) else line.replace(" %", "\N{NO-BREAK SPACE}%")
+    found = [tag("p", kept(line), class_="result") for line in words]
     return join([tag("p", counts, class_="lead"), found, made])
+
+
+def with_command(words: str, command: str) -> Markup:
+    """Words and a command, which a browser breaks between its words only: each is a box (report.css)."""
+    first, *rest = (tag("span", word) for word in command.split(" "))
+    return join([words, " ", tag("code", first, [[" ", word] for word in rest])])
 
 
 def _page(

@@ -87,10 +87,13 @@ def result_sentences(runs: Sequence[Shown]) -> list[str]:
 
 def _means_of(found: Sequence[Scores]) -> str:
     """Over what the scores of these runs are averaged."""
-    same = lambda counts: f"{counts[0]} " if len(set(counts)) == 1 else ""
-    goals, seeds = same([len(s.goals) for s in found]), same([len(s.per_seed()) for s in found])
-    last = same([len(s.counted()) for s in found])
-    return f"mean over {goals}goals, {seeds}seeds and the last {last}evaluations"
+
+    def some(what: str, counts: Sequence[int]) -> str:
+        return f"{counts[0]} {what}{'s' * (counts[0] != 1)}" if len(set(counts)) == 1 else f"{what}s"
+
+    goals = some("goal", [len(s.goals) for s in found])
+    seeds = some("seed", [len(s.per_seed()) for s in found])
+    return f"mean over {goals}, {seeds} and the last {some('evaluation', [len(s.counted()) for s in found])}"
 
 
 def cell(content: Any, value: Any = None, **attributes: Any) -> Markup:

@@ -207,4 +207,5 @@ def text(rows: Sequence[EvalRow], random: bool = False) -> str:
         values = [cell[seed, g] for g in goals]
         lines.append(f"{seed:>5} " + "".join(f"{v:>8.1f}" for v in [*values, sum(values) / len(values)]))
     what = "random actions" if random else f"step {rows[0].step:,}"
-    return "\n".join([f"{what}, {rows[0].episodes} episodes per goal, success in %", *lines])
+    episodes = f"{rows[0].episodes} episode{'s' * (rows[0].episodes != 1)} per goal"
+    return "\n".join([f"{what}, {episodes}, success in %", *lines])
