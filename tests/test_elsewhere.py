@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import pages
 from dualgoal.errors import UserError
-from dualgoal.paper import elsewhere, results_page
+from dualgoal.paper import elsewhere, results_page, tables
 
 GOOD = {
     "format": 1,
@@ -29,6 +31,23 @@ def test_a_row_is_shown_next_to_ours(tmp_path):
     page = results_page.build(tmp_path)
     assert "| cube-single-play-v0 |  |  | 89±3 | 70±2.5 |" in page
     assert "- Other: Somebody, 2026 ([source](https://example.org)), `results/elsewhere/other.json`" in page
+
+
+def test_methods_with_all_state_tasks_have_an_average(tmp_path):
+    rows = [{"task": task, "mean": 10 * n} for n, task in enumerate(tables.STATE_TASKS[:11])]
+    write(tmp_path, "a.json", method="A", rows=[*rows, *({"task": t, "mean": 0} for t in tables.STATE_TASKS[11:])])
+    write(tmp_path, "b.json", method="B")
+    page = results_page.build(tmp_path)
+    assert "| average of 13 state tasks |  |  | 41±2 | 42 |  |" in page
+    (tmp_path / "elsewhere" / "a.json").unlink()
+    assert "average of 13" not in results_page.build(tmp_path).split("Rows from elsewhere")[1]
+
+
+def test_the_rule_on_the_page_has_the_average_that_the_page_says():
+    found = {m.method: {row.task: row.mean for row in m.rows} for m in elsewhere.load_all(pages.ROOT / "results")}
+    by_rule = [found["HIQL" if "-navigate-" in task else "GCIQL"][task] for task in tables.STATE_TASKS]
+    text = " ".join((pages.ROOT / "results" / "text" / "elsewhere.md").read_text().split())
+    assert f"averages {np.mean(by_rule):.0f} " in text
 
 
 def test_differences_of_the_protocol_are_marked(tmp_path):

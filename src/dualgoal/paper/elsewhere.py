@@ -19,6 +19,7 @@ from dualgoal.paper import tables
 
 FOLDER = "elsewhere"  # in the results folder
 FORMAT = 1
+AVERAGE = "average"
 TASKS = tuple(dict.fromkeys(task for table in tables.TABLES.values() for task in table.tasks))
 
 
@@ -125,8 +126,16 @@ def differences(method: Method, row: Row) -> list[str]:
     return words
 
 
+def average(method: Method) -> float | None:
+    """The mean over the paper's state tasks; None for a method that lacks one of them."""
+    means = {row.task: row.mean for row in method.rows}
+    found = [means[task] for task in tables.STATE_TASKS if task in means]
+    return float(np.mean(found)) if len(found) == len(tables.STATE_TASKS) else None
+
+
 def markdown(methods: Sequence[Method], ours: Mapping[str, Mapping[str, str]]) -> str:
-    """Tasks by methods: first our columns (heading: task: text), then theirs, with a letter per difference."""
+    """Tasks by methods: first our columns (heading: task: text), then theirs, with a letter per difference. The average
+    of the paper's state tasks is shown of those that have all of them; our columns have it as a task AVERAGE."""
     letters: dict[str, str] = {}  # by difference: a to z, then aa, bb, ...
     letter = lambda n: string.ascii_lowercase[n % 26] * (1 + n // 26)
     cells: dict[str, dict[str, str]] = {task: {} for task in TASKS}
@@ -141,6 +150,9 @@ def markdown(methods: Sequence[Method], ours: Mapping[str, Mapping[str, str]]) -
     for task in shown:
         texts = [*(column.get(task, "") for column in ours.values()), *(cells[task].get(m.method, "") for m in methods)]
         table.append(f"| {task} | " + " | ".join(texts) + " |")
+    if averages := {m.method: f"{mean:.0f}" for m in methods if (mean := average(m)) is not None}:
+        texts = [*(column.get(AVERAGE, "") for column in ours.values()), *(averages.get(m.method, "") for m in methods)]
+        table.append(f"| average of {len(tables.STATE_TASKS)} state tasks | " + " | ".join(texts) + " |")
     legend = [f"- ({letter}) {words}" for words, letter in letters.items()]
     return "\n".join([*table, "", *legend, "", *_sources(methods), ""])
 

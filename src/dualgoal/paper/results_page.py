@@ -166,7 +166,8 @@ def _elsewhere(found: Sequence[Record], folder: Path) -> str:
     gcivl, beyond = (comparison.fill_table(name, found) for name in ("state_gcivl", "beyond"))
     ours = {f"{name} + GCIVL, here": _shown(gcivl, name.lower()) for name in ("Orig", "Dual")}
     ours |= {f"{heading}, here": cells for name, heading in beyond.headings.items() if (cells := _shown(beyond, name))}
-    ours["Dual + GCIVL, paper"] = {line.name: formats.number(line.cells["dual"].paper) for line in gcivl.lines}
+    paper = {task: cells["dual"] for task, cells in tables.paper()["state_gcivl"].items()}  # its average is one of them
+    ours["Dual + GCIVL, paper"] = {task: formats.number(found) for task, found in paper.items()}
     head = "## Rows from elsewhere\n"
     return "\n".join(part for part in (head, _text(folder, "elsewhere"), elsewhere.markdown(methods, ours)) if part)
 
