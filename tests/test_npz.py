@@ -75,10 +75,20 @@ def test_a_member_cannot_claim_more_than_the_machine_has(tmp_path, monkeypatch):
         dataset.load(write(tmp_path, arrays()))
 
 
-def test_columns_first_is_refused_rather_than_scrambled(tmp_path):
-    np.savez(tmp_path / "set.npz", **(arrays() | {"observations": np.asfortranarray(arrays()["observations"])}))
-    with pytest.raises(UserError, match="stored column by column"):
-        dataset.load(tmp_path / "set.npz")
+def test_columns_first_is_read_rightly_and_refused_where_it_would_be_mapped(tmp_path, monkeypatch):
+    turned = arrays() | {key: np.asfortranarray(arrays()[key]) for key in ("observations", "actions")}
+    np.savez(tmp_path / "set.npz", **turned)
+    loaded = dataset.load(tmp_path / "set.npz")
+    np.testing.assert_array_equal(loaded.observations, arrays()["observations"])
+    np.testing.assert_array_equal(loaded.actions, arrays()["actions"])
+    assert loaded.observations.flags["C_CONTIGUOUS"]
+    with npz.Archive(tmp_path / "set.npz") as archive:
+        assert archive.members["observations"].by_column
+        with pytest.raises(UserError, match="stored column by column; save numpy.ascontiguousarray of it"):
+            archive.unpack("observations", tmp_path / "a.npy")
+        monkeypatch.setattr(machine, "free_memory", lambda: archive.members["observations"].nbytes)
+        with pytest.raises(UserError, match="'observations' claims"):
+            archive.read("observations")
 
 
 def test_the_same_arrays_give_the_same_bytes(tmp_path):

@@ -36,6 +36,7 @@ class Member:
     key: str
     shape: tuple[int, ...]
     dtype: np.dtype
+    by_column: bool = False  # stored column by column, as NumPy stores `array.T`
 
     @property
     def nbytes(self) -> int:
@@ -106,9 +107,7 @@ class Archive(AbstractContextManager["Archive"]):
         with one_line(self.path.name, f"'{key}' is damaged", AGAIN), self._zip.open(info) as stream:
             shape, order, dtype = self._header(stream, key)
             offset = stream.tell()
-        member = Member(key, shape, dtype)
-        if order and len(shape) > 1:
-            raise UserError(f"{self.path.name}: '{key}' is stored column by column; save numpy.ascontiguousarray of it")
+        member = Member(key, shape, dtype, by_column=order and len(shape) > 1)
         if member.nbytes + offset != info.file_size:
             raise UserError(
                 f"{self.path.name}: '{key}' claims shape {shape} of {dtype} ({member.nbytes} bytes) "
@@ -144,9 +143,18 @@ class Archive(AbstractContextManager["Archive"]):
             stream.read(1)  # reaching the end makes zipfile compare the checksum
 
     def read(self, key: str, limit: int | None = None) -> np.ndarray:
-        """One array, allocated once; refused beyond `limit` bytes (default: the memory that is free)."""
+        """One array, allocated once, or twice if it is stored by column; refused beyond `limit` bytes (default: the
+        memory that is free)."""
         member = self.members[key]
-        self.require_memory((key,), limit)
+        self.require_memory((key,), machine.free_memory() // 2 if member.by_column and limit is None else limit)
+        if member.by_column:
+            turned = Member(key, member.shape[::-1], member.dtype)
+            array = _aligned(member)
+            array[...] = self._filled(turned).T
+            return array
+        return self._filled(member)
+
+    def _filled(self, member: Member) -> np.ndarray:
         array = _aligned(member)
         flat, at = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8), 0
         for block in self._blocks(member):
@@ -175,6 +183,8 @@ class Archive(AbstractContextManager["Archive"]):
     def unpack(self, key: str, target: Path) -> None:
         """Decompress one array into an npy file, in blocks, so that it can be memory-mapped."""
         member = self.members[key]
+        if member.by_column:
+            raise UserError(f"{self.path.name}: '{key}' is stored column by column; save numpy.ascontiguousarray of it")
         with target.open("wb") as out:
             _write_header(out, member.shape, member.dtype)
             for block in self._blocks(member):
