@@ -3,6 +3,7 @@ a part gives in another form than it declares, which shapes show while a program
 
 import typing
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -72,7 +73,7 @@ def check_vector(rep: Representation, algo: Algorithm, z_shape: tuple[int, ...])
 def checked_shape(rep: Representation, spec: Spec) -> tuple[int, ...]:
     """The shape of z for one goal, as a representation declares it."""
     shape = rep.z_shape(spec)
-    if not (isinstance(shape, tuple) and all(isinstance(size, int) for size in shape)):
+    if not (isinstance(shape, tuple) and all(isinstance(size, Integral) for size in shape)):
         raise UserError(
             f"{type(rep).__name__}.z_shape gives {shape!r}; expected a tuple of whole numbers, such as (8,)"
         )
