@@ -342,7 +342,7 @@ def test_goals_are_counted_before_training():
         world.count_goals(deaf, known)
     with pytest.raises(UserError, match="observation after 0 steps has nan or infinity"):
         world.count_goals(limited, known, Lost())
-    with pytest.raises(UserError, match="observation after 1 steps has nan or infinity"):
+    with pytest.raises(UserError, match="observation after 1 step has nan or infinity"):
         world.count_goals(limited, known, LostOnTheWay())
     with pytest.raises(UserError, match="argument 'seed'; expected reset.self, .*, seed=None, options=None"):
         world.count_goals(limited, known, Unseeded())

@@ -85,6 +85,15 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
+def number_of(count: int, what: str) -> str:
+    """A number of things, for a message.
+
+    >>> number_of(1, "seed"), number_of(20, "episode")
+    ('1 seed', '20 episodes')
+    """
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def kind_of(value: object) -> str:
     """The type of a value with its article, for a message.
 

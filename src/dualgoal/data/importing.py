@@ -20,7 +20,7 @@ from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.data.sources import Episode, Parts, Rows, Source
 from dualgoal.data.standard import Moments, Standard
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, number_of
 from dualgoal.files import locked, make_folder, os_errors_in_one_line, remove_free_lock, replacing, sha256
 from dualgoal.progress import Rate, bar, counted
 
@@ -179,7 +179,7 @@ def _without(src: str | Path, source: Source, skipped: Iterable[int]) -> Source:
     left = [episode for number, episode in enumerate(source.episodes) if number not in numbers]
     if len(left) < 2:
         skips = f", and --skip-episodes leaves {len(left) or 'none'}" if numbers else ""
-        found = f"{count} episode{'s' * (count != 1)}{skips}"
+        found = f"{number_of(count, 'episode')}{skips}"
         raise UserError(f"{src}: holds {found}; at least 2 are needed, as one is for validation")
     return Source(left, replace(source.origin, skipped_episodes=tuple(sorted(map(int, numbers)))))
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dualgoal import imports
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.errors import UserError, brief, kind_of
+from dualgoal.errors import UserError, brief, kind_of, number_of
 
 STEP = "observation, reward, terminated, truncated, info"
 Rows = Callable[[np.ndarray], np.ndarray | None]  # goals of rows of observations; None where they do not follow
@@ -227,12 +227,13 @@ class OwnEnv(TaskEnv):
             obs = np.atleast_1d(raw)
         if obs.shape != (shape := self.terms.observation_shape):
             raise UserError(f"{self.task}: the environment's observations are {obs.shape}, the data's {shape}")
-        if obs.dtype != np.uint8 and not np.isfinite(obs).all():
+        stored = _as_stored(obs)
+        if stored.dtype != np.uint8 and not np.isfinite(stored).all():
+            when = number_of(self._steps, "step")
             raise UserError(
-                f"{self.task}: the environment's observation after {self._steps} steps has nan or infinity; expected "
-                "finite numbers"
+                f"{self.task}: the environment's observation after {when} has nan or infinity; expected finite numbers"
             )
-        return _as_stored(obs)
+        return stored
 
     def _action(self, action: Any) -> Any:
         if self.terms.discrete:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dualgoal.errors import number_of
 from dualgoal.paper import comparison, tables
 from dualgoal.paper.row_files import Record
 
@@ -135,7 +136,7 @@ def best_average(
         leads, said, found = [], [], set()
         for averages, count in means.against(table, column):
             shown = {name: round(value) for name, value in averages.items()}
-            words = {"count": count, "tasks": f"{count} task{'s' * (count != 1)}", "all": _listed(shown)}
+            words = {"count": count, "tasks": number_of(count, "task"), "all": _listed(shown)}
             leads.append(shown[column] - max(value for name, value in shown.items() if name != column))
             said.append(detail.format(**words, **shown))
             found.add((count, frozenset(shown)))

@@ -6,6 +6,7 @@ published number says that it lies inside our 95 % interval.
 
 from collections.abc import Callable
 
+from dualgoal.errors import number_of
 from dualgoal.paper.comparison import Cell, FilledTable, Line, Measured
 from dualgoal.paper.tables import Number
 
@@ -36,11 +37,11 @@ def notes(filled: FilledTable) -> list[str]:
     for name, a in filled.aggregates.items():
         out.append(
             f"{filled.headings[name]}: IQM {a.iqm:.1f} {span(a.iqm_interval)}, mean {a.mean:.1f} "
-            f"{span(a.mean_interval)} over {_tasks(filled.average_tasks)}"
+            f"{span(a.mean_interval)} over {number_of(filled.average_tasks, 'task')}"
         )
     for name, i in filled.improvement.items():
         words = f"probability that Dual improves on {filled.headings[name]}: {i.probability:.2f} {span(i.interval, 2)}"
-        out.append(f"{words} over {_tasks(i.tasks)}")
+        out.append(f"{words} over {number_of(i.tasks, 'task')}")
     for d in filled.differences:
         above, below = (filled.headings[name] for name in d.columns)
         out.append(
@@ -74,17 +75,13 @@ def number(value: Number | Measured | None, missing: str = "") -> str:
     return f"{mean:.0f}" if std is None else f"{mean:.0f}±{std:.0f}"
 
 
-def _tasks(count: int) -> str:
-    return f"{count} task" + "s" * (count != 1)
-
-
 def _lines(filled: FilledTable) -> list[Line]:
     return [*filled.lines, *([filled.average] if filled.average else [])]
 
 
 def _label(filled: FilledTable, line: Line) -> str:
     partial = line is filled.average and filled.has_measurements()
-    return f"average of {_tasks(filled.average_tasks)}" if partial else line.name
+    return f"average of {number_of(filled.average_tasks, 'task')}" if partial else line.name
 
 
 def _text_rows(filled: FilledTable, line: Line) -> list[list[str]]:

@@ -19,7 +19,7 @@ from dualgoal import machine
 from dualgoal.collect import ahead
 from dualgoal.engine import choice
 from dualgoal.engine.items import Item, Placement, Say
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, number_of
 from dualgoal.files import make_folder, write_atomic
 from dualgoal.jsons import Journal
 from dualgoal.paper import families, row_files
@@ -134,7 +134,7 @@ def read_record(path: Path, planned: PlannedRun) -> row_files.Record | None:
 
 def text(jobs: Sequence[dict[str, Any]]) -> str:
     """A dry run as text: one line per run, then how many there are."""
-    size = lambda job: f"{len(job['seeds'])} seed{'s' * (len(job['seeds']) != 1)} x {job['steps']:>9,} steps"
+    size = lambda job: f"{number_of(len(job['seeds']), 'seed')} x {job['steps']:>9,} steps"
     wide = max([19, *(len(j["column"]) for j in jobs)])
     lines = [f"{j['task']:<34} {j['column']:<{wide}} {size(j)}  {j['status']:<10} {j['out']}" for j in jobs]
     return "\n".join([*lines, f"{len(jobs)} runs, {sum(len(j['seeds']) for j in jobs)} counting every seed"])

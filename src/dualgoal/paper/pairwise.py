@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, number_of
 from dualgoal.paper import stats
 from dualgoal.paper.stats import Gap, Interval
 from dualgoal.runs import config, directory, measured, overview
@@ -219,7 +219,7 @@ def text(found: Comparison) -> str:
     about = []
     for name, side in zip(letters, found.sides, strict=True):
         seeds, steps = " ".join(map(str, side.seeds)), ", ".join(f"{step:,}" for step in side.steps)
-        episodes = f"{side.episodes} episode{'s' * (side.episodes != 1)} per seed and goal"
+        episodes = f"{number_of(side.episodes, 'episode')} per seed and goal"
         about.append(f"{name}: {side.path}  seeds {seeds}  steps {steps}  {episodes}")
     return "\n".join([head, *overview.aligned(lines), *about, *_notes(found, letters)])
 

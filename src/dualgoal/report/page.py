@@ -12,7 +12,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, number_of
 from dualgoal.files import make_folder, write_atomic
 from dualgoal.paper import claims, comparison, jobs, results_page, row_files, tables
 from dualgoal.report import distances, reader, sections
@@ -225,7 +225,7 @@ def _lead(runs: Sequence[Shown], explorers: Sequence[Explorer], command: str | N
         return join([tag("p", "No run could be read.", class_="lead"), made])
     tasks = len({run.view.task for run in runs})
     last = max(run.view.last_change() for run in runs)
-    counts = f"{len(runs)} run{'s' * (len(runs) != 1)} on {tasks} task{'s' * (tasks != 1)}, last changed on {last}."
+    counts = f"{number_of(len(runs), 'run')} on {number_of(tasks, 'task')}, last changed on {last}."
     words = [*_sentences(runs, explorers), *notes]
     kept = lambda line: line if isinstance(line, Markup) else line.replace(" %", "\N{NO-BREAK SPACE}%")
     found = [tag("p", kept(line), class_="result") for line in words]

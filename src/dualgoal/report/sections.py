@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, number_of
 from dualgoal.files import read_bytes
 from dualgoal.paper import formats, stats, tables
 from dualgoal.paper.comparison import Cell, FilledTable
@@ -89,7 +89,7 @@ def _means_of(found: Sequence[Scores]) -> str:
     """Over what the scores of these runs are averaged."""
 
     def some(what: str, counts: Sequence[int]) -> str:
-        return f"{counts[0]} {what}{'s' * (counts[0] != 1)}" if len(set(counts)) == 1 else f"{what}s"
+        return number_of(counts[0], what) if len(set(counts)) == 1 else f"{what}s"
 
     goals = some("goal", [len(s.goals) for s in found])
     seeds = some("seed", [len(s.per_seed()) for s in found])

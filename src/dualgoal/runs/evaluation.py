@@ -15,7 +15,7 @@ from typing import Any
 
 from dualgoal import machine
 from dualgoal.envs.versions import Mismatch, mismatches
-from dualgoal.errors import UserError, check_range
+from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.runs import directory, measured, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode
@@ -207,5 +207,4 @@ def text(rows: Sequence[EvalRow], random: bool = False) -> str:
         values = [cell[seed, g] for g in goals]
         lines.append(f"{seed:>5} " + "".join(f"{v:>8.1f}" for v in [*values, sum(values) / len(values)]))
     what = "random actions" if random else f"step {rows[0].step:,}"
-    episodes = f"{rows[0].episodes} episode{'s' * (rows[0].episodes != 1)} per goal"
-    return "\n".join([f"{what}, {episodes}, success in %", *lines])
+    return "\n".join([f"{what}, {number_of(rows[0].episodes, 'episode')} per goal, success in %", *lines])

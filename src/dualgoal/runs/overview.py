@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dualgoal import files, jsons
-from dualgoal.errors import UserError, require_known
+from dualgoal.errors import UserError, number_of, require_known
 from dualgoal.runs import directory, owner, rows
 
 STATES = ("running", "lost", "failed", "interrupted", "unfinished", "finished")
@@ -164,7 +164,7 @@ def summary(lines: Sequence[Line]) -> str:
     """How many runs are in which state."""
     count = {state: sum(line.state == state for line in lines) for state in STATES}
     there = [f"{number} {state}" for state, number in count.items() if number]
-    return ", ".join([f"{len(lines)} run{'s' * (len(lines) != 1)}", *there])
+    return ", ".join([number_of(len(lines), "run"), *there])
 
 
 def cells(line: Line) -> tuple[str, ...]:
