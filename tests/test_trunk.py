@@ -11,7 +11,7 @@ from jax import random
 import plain_trunk
 from dualgoal.fast import convolution_kernels, pooled_kernels, pooling, trunk, weight_kernels
 from dualgoal.interface import Spec
-from dualgoal.nets import encoders
+from dualgoal.nets import encoders, tokens
 
 SHAPE = (16, 16, 3)
 
@@ -45,6 +45,19 @@ def test_batches_together_equal_the_plain_encoder_and_its_gradient(monkeypatch, 
     assert counted == 9 + 9 + 8, "forward once for both batches; gradients of weights and of inputs, but not of images"
     rows = {x.shape[0] for x in jax.tree.leaves(jax.eval_shape(lambda net: net.each(images(2), images(3)), net))}
     assert rows == {2}
+
+
+def test_tokens_by_the_kernels_equal_the_plain_maps(monkeypatch):
+    """In float32, with the gradient that the kernels' own backward pass computes."""
+    net = tokens.Tokens(random.key(0), Spec(SHAPE, 2), 8)
+    d = random.normal(random.key(1), (2, net.places, net.channels))
+    evaluate = lambda: jax.jit(jax.value_and_grad(lambda net: (net(images(2)) * d).sum()))(net)
+    theirs = evaluate()
+    asked = []
+    plain = lambda shapes, bf16: asked.append(shapes) or plain_trunk.plain_ops(jnp.float32)
+    monkeypatch.setattr(encoders, "ops_for", plain)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3), evaluate(), theirs)
+    assert asked == [[(2, *SHAPE)]]
 
 
 def layer(side, inputs, outputs, seed=0, batch=2):

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from dualgoal.fast.convolution import convolve
 from dualgoal.fast.matmul import product
 from dualgoal.fast.pooling import max_pool
-from dualgoal.fast.trunk import feature_maps, ops_for
+from dualgoal.fast.trunk import Stacks, feature_maps, ops_for
 from dualgoal.interface import Spec
 
 CHANNELS = (16, 32, 32)  # of the encoder's three stacks
@@ -65,6 +65,19 @@ def maps(stacks: tuple[Stack, ...], images: Float[Array, "B H W C"]) -> Float[Ar
     return jax.nn.relu(x)
 
 
+def layers(stacks: tuple[Stack, ...]) -> Stacks:
+    """The arrays of the stacks, as kernels take them."""
+    return tuple(tuple((conv.w, conv.b) for conv in (stack.first, *stack.block)) for stack in stacks)  # type: ignore
+
+
+def trunk(stacks: tuple[Stack, ...], images: Images, bf16: bool) -> Float[Array, "B h w 32"]:
+    """`maps` of images with pixels 0..255, by the kernels where they run."""
+    ops = ops_for([images.shape], bf16)
+    if ops is not None:
+        return feature_maps(ops, layers(stacks), (images,))[0]
+    return maps(stacks, images.astype(jnp.bfloat16 if bf16 else stacks[0].first.w.dtype))
+
+
 def make_stacks(keys: Iterable[PRNGKeyArray], channels: int) -> tuple[Stack, ...]:
     sizes = (channels, *CHANNELS)
     return tuple(Stack(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True))
@@ -100,8 +113,7 @@ class Impala(eqx.Module):
         ops = ops_for([i.shape for i in images], self.bf16)
         if ops is None:
             return tuple(features(self, i) for i in images)
-        layers = tuple(tuple((conv.w, conv.b) for conv in (stack.first, *stack.block)) for stack in self.stacks)
-        flat = [x.reshape(len(x), -1) for x in feature_maps(ops, layers, images)]
+        flat = [x.reshape(len(x), -1) for x in feature_maps(ops, layers(self.stacks), images)]
         return tuple(gelu(product(x, self.w, out=self.w.dtype), self.b) for x in flat)
 
 

@@ -13,7 +13,7 @@ from jax import random
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal.interface import Spec
-from dualgoal.nets.encoders import CHANNELS, Stack, make_stacks, maps
+from dualgoal.nets.encoders import CHANNELS, Stack, make_stacks, trunk
 from dualgoal.nets.heads import MLP, Linear
 
 
@@ -44,9 +44,8 @@ class Tokens(eqx.Module):
     def __call__(self, x: Array) -> Float[Array, "B L C"]:
         if self.mlp is not None:
             return self.mlp(x)[:, None]
-        parameters = self.stacks[0].first.w.dtype
-        h = maps(self.stacks, x.astype(jnp.bfloat16 if self.bf16 else parameters))
-        return h.reshape(x.shape[0], self.places, self.channels).astype(parameters)
+        h = trunk(self.stacks, x, self.bf16)
+        return h.reshape(x.shape[0], self.places, self.channels).astype(self.stacks[0].first.w.dtype)
 
 
 class Join(eqx.Module):
