@@ -76,7 +76,8 @@ def test_the_scores():
 
 ENCODERS = {  # the input channels of each image encoder; those of `token` end in a map
     "early": [6], "late": [3, 3], "inner": [3, 3], "symmetric": [3, 3], "asymmetric": [3, 3],
-    "one_inner": [3], "one_symmetric": [3], "one_asymmetric": [3], "pair": [3, 6], "token": [],
+    "one_inner": [3], "one_symmetric": [3], "one_asymmetric": [3], "one_late": [3], "one_difference": [3],
+    "pair": [3, 6], "token": [],
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+import pages
 import tiny
 from dualgoal.cli.main import main
 from dualgoal.probes import trained
@@ -70,9 +71,21 @@ def test_the_command(run, capsys):
     assert len(printed) == 3 and "linear probe" in printed[0]
     assert main(["probe", str(run / "run"), "--data", str(run / "data"), "--seeds", "3", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
-    assert (
-        found["seed"] == 3 and found["step"] == 40 and all(math.isfinite(found[k]) for k in ("slope", "arm", "probe"))
-    )
+    assert (found["rep"], found["algo"], found["seed"], found["step"]) == ("dual", "none", 3, 40)
+    assert all(math.isfinite(found[k]) for k in ("slope", "arm", "probe"))
+
+
+def test_no_run_is_one_line(capsys):
+    assert main(["probe", "--data", "data"]) == 2
+    assert capsys.readouterr().err == "dualgoal: no run to probe; give one or more run directories\n"
+
+
+def test_several_runs_stand_below_each_other(run, capsys):
+    twice = [str(run / "run")] * 2
+    assert main(["probe", *twice, "--data", str(run / "data"), "--seeds", "3", "--count", "50"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and lines[0] == lines[1] and lines[0].startswith("dual + none     3         40")
+    assert head.index("linear probe") + len("linear probe") == len(lines[0])
 
 
 @pytest.mark.parametrize(
@@ -87,3 +100,20 @@ def test_what_cannot_be_probed_is_one_line(run, words, problem, capsys):
     assert main(["probe", str(run / "run"), "--data", str(run / "data"), *words]) == 2
     said = capsys.readouterr().err
     assert problem in said and said.count("\n") == 1
+
+
+def test_the_page_on_visual_puzzles_has_the_scores_of_its_file():
+    rows = json.loads((pages.ROOT / "results" / "probe_visual_puzzle.json").read_text())
+    runs: dict = {}
+    for row in rows:
+        runs.setdefault((row["rep"], row["algo"], row["step"]), []).append(row)
+    both = lambda seeds, name, digits: ", ".join(f"{row[name]:.{digits}f}" for row in seeds if row[name] is not None)
+    page = (pages.ROOT / "docs" / "visual_puzzles.md").read_text()
+    assert pages.table(page, "## On visual-puzzle-3x3 itself") == [
+        [
+            *(f"`{rep}`", f"`{algo}`", f"{step:,}", both(seeds, "slope", 2), both(seeds, "arm", 2)),
+            *(both(seeds, "area", 3), both(seeds, "probe", 3) or "no z"),
+        ]
+        for (rep, algo, step), seeds in runs.items()
+    ]
+    assert {(row["seed"], row["near"]) for row in rows} == {(0, 1360), (1, 1360)}

@@ -13,7 +13,7 @@ import small
 from dualgoal.agent import Agent
 from dualgoal.algos import CRL, GCBC, GCIVL, HIQL, NoAlgorithm
 from dualgoal.errors import UserError
-from dualgoal.interface import Spec
+from dualgoal.interface import Batch, Goals, Spec
 from dualgoal.nets.encoders import Impala
 from dualgoal.nets.tokens import Join, Tokens
 from dualgoal.reps import DualPair, DualSiamese, DualToken
@@ -43,6 +43,19 @@ def test_siamese_z_is_the_goal_and_the_way_to_it():
     nets = two.init(random.key(0), SPEC)
     z = two.encode(nets, g, s, random.key(0)).z
     np.testing.assert_allclose(z[:, 8:], np.asarray(nets.psi(s) - nets.phi(g)).mean(0), rtol=1e-5, atol=1e-6)
+
+
+def test_the_critic_of_siamese_reads_the_difference():
+    rep, (s, g) = DualSiamese(**TINY), pairs()
+    nets, a = rep.init(random.key(0), SPEC), jnp.ones((4, 2))
+    told = rep.goal_for_critic(s, g)
+    np.testing.assert_allclose(told, np.concatenate([g, np.abs(s - g)], -1))
+    drawn = Goals(g, jnp.zeros(4))
+    _, info = rep.loss(nets, nets, Batch(s, a, s, {"rep": drawn}), drawn, random.key(0), SPEC)
+    np.testing.assert_allclose(info["q"], nets.critic(s, told, a).mean(), rtol=1e-5)
+    goals = Spec((3,), 2, goal_shape=(2,), batch_size=4)  # nothing to subtract
+    nets = DualSiamese(**TINY, aggregation="inner").init(random.key(0), goals)
+    assert nets.critic(s, rep.goal_for_critic(s, g[:, :2]), a).shape == (2, 4)
 
 
 def test_siamese_without_the_difference_is_blind():

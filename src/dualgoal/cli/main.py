@@ -38,7 +38,7 @@ VERBS: dict[str, Entry] = {
     "compare": Entry("results:Compare", "Compare runs of the same task with each other, with intervals."),
     "report": Entry("results:Report", "Write one self-contained HTML file about one or more runs."),
     "export": Entry("results:Export", "Write goal encoder and policy as safetensors or ONNX."),
-    "probe": Entry("results:Probe", "Measure what a run knows of the buttons of a puzzle."),
+    "probe": Entry("results:Probe", "Measure what runs know of the buttons of a puzzle."),
     "label": Entry("results:Label", "Write the learned distance and advantage of every row of a dataset."),
     "reproduce": Entry("results:Reproduce", "Train the runs of a table of the paper and print it.", resumes=True),
     "sweep": Entry("cluster:Sweep", "Train every run of a grid and print one table of them.", resumes=True),

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 from dualgoal.cli.cluster import ManyRuns
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
-from dualgoal.errors import check_range
+from dualgoal.errors import UserError, check_range
 from dualgoal.machine import PrecisionOption
 
 RunPath = Annotated[Positional[Path], arg(name="run", metavar="RUN", help="Run directory.")]
@@ -86,7 +86,8 @@ class Probe(Verb):
     """Prints how far the learned distance grows with each button that differs, whether it tells boards apart, and
     whether z says which buttons are lit. Needs a dataset of a puzzle, with images or without; nothing is simulated."""
 
-    run_path: RunPath
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...", help_behavior_hint="(required)")]
+    """Run directories."""
     data: Path
     """Dataset: a folder or an npz file."""
     split: Literal["train", "val"] = "val"
@@ -104,12 +105,13 @@ class Probe(Verb):
     def run(self) -> None:
         from dualgoal.probes import trained
 
+        if not self.runs:
+            raise UserError("no run to probe; give one or more run directories")
         check_range("count", self.count, 4, 20_000)
         check_range("draw", self.draw, 0)
-        rows = trained.probe_run(
-            self.run_path, self.data, seeds=self.seeds, step=self.step, split=self.split, count=self.count,
-            draw=self.draw,
-        )  # fmt: skip
+        chosen: dict[str, Any] = {"seeds": self.seeds, "step": self.step, "split": self.split}
+        probed = lambda run: trained.probe_run(run, self.data, **chosen, count=self.count, draw=self.draw)
+        rows = [row for run in self.runs for row in probed(run)]
         show([asdict(row) for row in rows] if self.json else rows, self.json, trained.text)
 
 

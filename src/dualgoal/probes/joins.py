@@ -1,8 +1,8 @@
 """Which join of two images lets a network see in what they differ: one network fitted to one drawn puzzle.
 
-Each join is a representation of this package, or Orig with an algorithm's value. Its value V(s, g) is fitted to minus
-the exact distance by plain regression, without bootstrapping or a policy, so that nothing but the join differs. What it
-has learned of the lights is measured on pairs that it was not trained on.
+Each join is a representation of this package, or Orig with an algorithm's value. Its value V(s, g), or in two cases its
+critic, is fitted to minus the exact distance by plain regression, without bootstrapping or a policy, so that nothing
+but the join differs. What it has learned of the lights is measured on pairs that it was not trained on.
 """
 
 from collections.abc import Callable
@@ -56,6 +56,13 @@ def world_of(options: Options) -> World:
     return World(options.world, Puzzle.parse(options.size))
 
 
+class WithoutDifference(DualSiamese):
+    """The Siamese dual with the critic of the paper's Dual, which reads states and goals side by side."""
+
+    critic = Dual.critic
+    goal_for_critic = Dual.goal_for_critic
+
+
 def agent_of(join: JoinName, options: Options) -> Agent:
     """The network as an agent. Its policy, where it has one, is left out by `fresh`."""
     size: dict[str, Any] = {"dim": options.dim, "hidden": options.hidden, "learner": "ivl"}  # ivl: without a critic
@@ -68,6 +75,8 @@ def agent_of(join: JoinName, options: Options) -> Agent:
         "one_inner": lambda: DualSiamese(**size, aggregation="inner"),
         "one_symmetric": lambda: DualSiamese(**size, aggregation="symmetric"),
         "one_asymmetric": lambda: DualSiamese(**size, aggregation="asymmetric"),
+        "one_late": lambda: WithoutDifference(options.dim, hidden=options.hidden),
+        "one_difference": lambda: DualSiamese(options.dim, hidden=options.hidden),
         "pair": lambda: DualPair(**size),
         "token": lambda: DualToken(**size),
     }
@@ -78,13 +87,25 @@ def agent_of(join: JoinName, options: Options) -> Agent:
 
 
 def fresh(agent: Agent, key: PRNGKeyArray) -> Params:
-    """New parameters of what V(s, g) is made of."""
+    """New parameters of what is fitted."""
     params = agent.init(key).params
+    if has_critic(agent):
+        return params._replace(rep=only(params.rep, ("critic",)))
     return params if agent.rep.learns_value else params._replace(algo=only(params.algo, ("value",)))
 
 
+def has_critic(agent: Agent) -> bool:
+    """Whether the join is that of a representation's critic, and not of its value."""
+    return isinstance(agent.rep, Dual) and agent.rep.learner == "iql"
+
+
 def claimed_distance(agent: Agent, params: Params, s: Array, g: Array) -> Array:
-    return -agent.value(params, s, g, random.key(0))
+    """-V(s, g), or of a critic -Q(s, g, a) for no action."""
+    if not has_critic(agent):
+        return -agent.value(params, s, g, random.key(0))
+    s, g = agent.features(params, s, g)
+    no_action = jnp.zeros((len(s), agent.spec.action_dim), s.dtype)
+    return -params.rep.critic(s, agent.rep.goal_for_critic(s, g), no_action).mean(axis=0)  # type: ignore[attr-defined]
 
 
 class Fit:
@@ -131,7 +152,7 @@ class Fit:
 
     def probe(self, params: Params) -> float | None:
         """Goals as seen from one and the same state, so that what differs is the goal alone."""
-        if not self.agent.rep.learned:
+        if not self.agent.rep.learned or has_critic(self.agent):
             return None
         pairs = self.world.pairs(held_out(2), PROBED)
         s = jnp.broadcast_to(pairs.s[:1], pairs.s.shape)

@@ -13,6 +13,8 @@ JoinName = Literal[
     "one_inner",
     "one_symmetric",
     "one_asymmetric",
+    "one_late",
+    "one_difference",
     "pair",
     "token",
 ]

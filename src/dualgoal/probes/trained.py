@@ -31,6 +31,8 @@ class Rows(NamedTuple):
 class ButtonScores:
     """What one checkpoint of one seed knows."""
 
+    rep: str
+    algo: str
     seed: int
     step: int
     slope: float
@@ -66,7 +68,8 @@ def probe_run(
             rows = some_rows(data, loaded.run.task if Path(data).is_dir() else None, split, count, draw)
             loaded.facts.sizes.require_fit(data, rows.observations.shape[1:], rows.goals.shape[1:])
         encode = loaded.encode if loaded.run.rep.learned else None
-        out.append(ButtonScores(seed, loaded.step, *scored(rows, loaded.distance, encode, draw)))
+        rep, algo = loaded.run.names
+        out.append(ButtonScores(rep, algo, seed, loaded.step, *scored(rows, loaded.distance, encode, draw)))
     return out
 
 
@@ -127,11 +130,13 @@ def near_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def text(rows: Sequence[ButtonScores]) -> str:
-    lines = ["  seed       step  slope (steps per button)  arm (steps per radian)  area (pairs)   linear probe"]
+    pairs = [f"{row.rep} + {row.algo}" for row in rows]
+    wide = max(map(len, pairs), default=0)
+    lines = [
+        f"{'':{wide}}  seed       step  slope (steps per button)  arm (steps per radian)  area (pairs)   linear probe"
+    ]
     show = lambda value: "-" if value is None else f"{value:.2f}"
-    for row in rows:
-        area = f"{show(row.area)} ({row.near})"
-        lines.append(
-            f"{row.seed:>6} {row.step:>10,} {row.slope:>25.2f} {row.arm:>23.2f} {area:>13} {show(row.probe):>14}"
-        )
+    for pair, row in zip(pairs, rows, strict=True):
+        scores_ = f"{row.slope:>25.2f} {row.arm:>23.2f} {f'{show(row.area)} ({row.near})':>13} {show(row.probe):>14}"
+        lines.append(f"{pair:{wide}} {row.seed:>5} {row.step:>10,} {scores_}")
     return "\n".join(lines)

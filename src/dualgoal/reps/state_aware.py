@@ -5,6 +5,7 @@ here lets them meet: by one encoder and a difference, by a pair of images read t
 """
 
 import abc
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal.errors import UserError
 from dualgoal.interface import Encoded, Spec
-from dualgoal.nets.heads import Embedding, PairEmbedding
+from dualgoal.nets.heads import Embedding, PairEmbedding, Value
 from dualgoal.nets.tokens import Join, Tokens
 from dualgoal.reps import aggregation
 from dualgoal.reps.dual import Dual, DualNets
@@ -57,6 +58,16 @@ class DualSiamese(Dual):
         nets = super().init(key, spec)
         gate = jnp.full((), CLOSED) if self.gated else None
         return SiameseNets(nets.phi, nets.psi, nets.critic, nets.mean_weight, gate)
+
+    def critic(self, key: PRNGKeyArray, spec: Spec) -> Value | None:
+        if spec.goal_shape != spec.observation_shape:
+            return super().critic(key, spec)
+        return super().critic(key, dataclasses.replace(spec, goal_shape=(2 * spec.goal_shape[0],)))
+
+    def goal_for_critic(self, s: Array, g: Array) -> Array:
+        """[g, |s - g|], where states and goals have one shape: V learns from the critic alone, so that what the critic
+        does not see, V cannot learn."""
+        return jnp.concatenate([g, jnp.abs(s - g)], axis=-1) if s.shape == g.shape else g
 
     def z_shape(self, spec: Spec) -> tuple[int, ...]:
         return (2 * self.dim if self.relative and not self.gated else self.dim,)
