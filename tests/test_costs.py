@@ -60,7 +60,10 @@ def test_costs_are_kept_in_row_files_and_summed(pair, tmp_path):
     # 450 s for 2,000 steps, of each of two columns: 0.45 s x 13 tasks x 8 seeds x 1M steps
     assert "`state_gcivl` in full (13 tasks, 8 seeds, 1,000,000 steps): 13,000.0 GPU hours for 2 of 6 columns" in text
     images = dataclasses.replace(found[0], table="pixel_gcivl", task="visual-scene-play-v0", cost=Cost(1000, 9e9))
-    assert "13,000.0 GPU hours" in cost_table.markdown([*found, images]), "at the rate of states"
+    text = cost_table.markdown([*found, images])
+    assert "13,000.0 GPU hours" in text, "at the rate of states"
+    # 9e9 s for 2,000 steps, of one column: 4.5e6 s x 7 tasks x 4 seeds x 500,000 steps
+    assert "`pixel_gcivl` in full (7 tasks, 4 seeds, 500,000 steps): 17,500,000,000.0 GPU hours for 1 of 6" in text
     assert "## What the rows cost" in results_page.build(tmp_path / "results")
 
 

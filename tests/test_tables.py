@@ -19,7 +19,7 @@ RUNS = {
     "noise": 6,
     "lightsout": 4,
 }
-BEYOND = 13 * 5  # not in the paper
+BEYOND = {"beyond": 13 * 5, "beyond_images": 7 * 7}  # not in the paper
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def cells():
 
 
 def test_every_table_expands_into_the_papers_number_of_runs(cells):
-    assert {name: len(found) for name, found in cells.items()} == RUNS | {"beyond": BEYOND}
+    assert {name: len(found) for name, found in cells.items()} == RUNS | BEYOND
     assert sum(RUNS.values()) == 328
     assert sum(len(cell.seeds) for name in RUNS for cell in cells[name]) == 1624
     assert {len(cell.seeds) for cell in cells["state_gcivl"]} == {8}
@@ -44,11 +44,13 @@ def test_equal_configurations_are_one_run(cells):
     early = {c.task: c for c in cells["fusion"] if c.column == "early"}
     orig = {c.task: c for c in cells["pixel_gcivl"] if c.column == "orig"}
     assert all(early[task].id == orig[task].id for task in early)
-    assert all(cell.same_as == (f"pixel_gcivl/{task}/orig",) for task, cell in early.items())
+    shared = lambda task: (f"pixel_gcivl/{task}/orig", f"beyond_images/{task}/orig")
+    assert all(cell.same_as == shared(task) for task, cell in early.items())
     inner = next(c for c in cells["parameterization"] if c.column == "dual_inner_product")
     assert f"state_gcivl/{inner.task}/dual" in inner.same_as  # fewer seeds, otherwise the same run
     ids = Counter(cell.id for name, found in cells.items() for cell in found)
-    assert len(ids) == 328 + BEYOND - 2 - 3  # fusion/early twice; noise/dual is parameterization/inner on three tasks
+    # fusion/early twice; noise/dual is parameterization/inner on three tasks; beyond_images repeats Orig and Dual
+    assert len(ids) == 328 + sum(BEYOND.values()) - 2 - 3 - 14
     assert not any("direct/" in name for cell in cells["parameterization"] for name in cell.same_as)
 
 

@@ -33,18 +33,19 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def _complete(records: Sequence[Record]) -> list[str]:
-    """GPU hours of whole tables, as far as the rate of a column was recorded on any task with states."""
-    rates: dict[tuple[str, str, str], float] = {}
+    """GPU hours of whole tables, as far as the rate of a column was recorded on any task of its kind: with states, or
+    with images."""
+    kind = lambda column, task: (column.rep, column.algo, str(sorted(column.options.items())), is_pixels(task))
+    rates: dict[tuple[str, str, str, bool], float] = {}
     for record in records:
-        if record.cost.device is not None and record.cost.steps and not is_pixels(record.task):
+        if record.cost.device is not None and record.cost.steps:
             column = tables.get(record.table).column(record.column)
-            key = (column.rep, column.algo, str(sorted(column.options.items())))
-            rates[key] = record.cost.device / (record.cost.steps * len(record.seeds))
+            rates[kind(column, record.task)] = record.cost.device / (record.cost.steps * len(record.seeds))
     out = []
     for table in tables.TABLES.values():
-        known = {c.name: rates.get((c.rep, c.algo, str(sorted(c.options.items())))) for c in table.columns}
+        known = {c.name: rates.get(kind(c, table.tasks[0])) for c in table.columns}
         found = {name: rate for name, rate in known.items() if rate is not None}
-        if not found or table.name.startswith("pixel"):
+        if not found:
             continue
         run = tables.expand(table.name, tasks=table.tasks[:1], reps=[table.columns[0].name])[0]
         work = len(table.tasks) * table.seeds * run.config["steps"]

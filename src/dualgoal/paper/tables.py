@@ -1,5 +1,5 @@
 """The paper's tables and figures as data, and their expansion into runs (sections 6, 7.1 and 10 of the method). The
-table `beyond` is not the paper's: it joins Dual with algorithms that the paper did not run (section 14).
+tables `beyond` and `beyond_images` are not the paper's: they have parts that the paper does not (section 14).
 
 A table is a list of tasks and a list of columns; a column is a representation, an algorithm and what it changes in the
 preset. Cells of different tables that have the same configuration are filled by one run: fusion/early is
@@ -107,6 +107,15 @@ TABLES: dict[str, Table] = {table.name: table for table in (
         Column("hiql_phi_hiql", "HIQL's φ + HIQL", "hiql_phi", "hiql"),
         Column("dual_hiql", "Dual + HIQL", "dual", "hiql"),
     ), contrasts=(("dual_gciql", "orig_gciql"), ("dual_hiql", "orig_hiql"), ("dual_hiql", "hiql_phi_hiql"))),
+    Table("beyond_images", OURS, "Duals that look at the state, and HIQL, on images", PIXEL_TASKS, (
+        Column("orig", "Orig + GCIVL", "orig", "gcivl"),
+        Column("dual", "Dual + GCIVL", "dual", "gcivl"),
+        Column("siamese", "Siamese dual + GCIVL", "dual_siamese", "gcivl"),
+        Column("pair", "Pair dual + GCIVL", "dual_pair", "gcivl"),
+        Column("token", "Token dual + GCIVL", "dual_token", "gcivl"),
+        Column("hiql_phi_hiql", "HIQL's φ + HIQL", "hiql_phi", "hiql"),
+        Column("token_hiql", "Token dual + HIQL", "dual_token", "hiql", {"rep.normalize": True}),
+    ), contrasts=(("token", "orig"), ("token", "dual"), ("token_hiql", "hiql_phi_hiql")), average=False),
 )}
 # fmt: on
 
