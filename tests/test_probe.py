@@ -9,6 +9,8 @@ import pytest
 import pages
 import tiny
 from dualgoal.cli.main import main
+from dualgoal.envs import lightsout_puzzle
+from dualgoal.envs.lightsout_puzzle import Puzzle
 from dualgoal.probes import trained
 
 
@@ -26,14 +28,26 @@ def knowing(s, g):
 
 
 def test_a_distance_that_counts_buttons_gets_full_marks():
-    slope, arm, area, near, probe = trained.scored(rows(), knowing, lambda g, s: g[:, :9] @ np.tri(9) - s[:, :9], 0)
-    assert (slope, arm) == pytest.approx((3, 2)) and near > 100
+    read = lambda g, s: g[:, :9] @ np.tri(9) - s[:, :9]
+    slope, press, arm, area, near, probe = trained.scored(rows(), knowing, read, 0)
+    assert (slope, press, arm) == pytest.approx((3, 0, 2), abs=1e-9) and near > 100
     assert area == 1 and probe == 1
+
+
+def test_a_distance_that_counts_presses_is_told_from_one_that_counts_buttons():
+    board, given = Puzzle(4, 4), rows()
+    given = given._replace(boards=np.random.default_rng(1).integers(0, 2, (400, 16)))
+    given = given._replace(observations=np.arange(400), goals=np.arange(400))
+    exact = lambda s, g: np.asarray(lightsout_puzzle.distance(board, given.boards[s], given.boards[g]))
+    assert np.isinf(exact(np.arange(200), np.arange(200, 400))).any(), "not every board can be reached"
+    counting = lambda s, g: np.nan_to_num(5 * exact(s, g), posinf=7.0)
+    assert trained.scored(given, counting, None, 0)[1] == pytest.approx(5)
+    assert trained.scored(given._replace(boards=given.boards[:, :8]), lambda s, g: s, None, 0)[1] is None
 
 
 def test_a_distance_that_sees_the_arm_alone_gets_none():
     blind = lambda s, g: 2 * np.linalg.norm(s[:, 9:] - g[:, 9:], axis=-1)
-    slope, arm, area, _, probe = trained.scored(rows(), blind, lambda g, s: g[:, 9:], 0)
+    slope, _, arm, area, _, probe = trained.scored(rows(), blind, lambda g, s: g[:, 9:], 0)
     assert (slope, arm) == pytest.approx((0, 2), abs=1e-9)
     assert abs(area - 0.5) < 0.1, "equal boards are as far apart as different ones, arm by arm"
     assert probe < 0.75
@@ -49,7 +63,7 @@ def test_near_pairs_differ_in_the_board_and_in_nothing_else():
     assert abs(apart(same).mean() - apart(other).mean()) < 0.005
     alone = given._replace(boards=np.zeros_like(given.boards))
     assert all(len(part) == 0 for part in trained.near_pairs(alone))
-    assert trained.scored(alone, knowing, None, 0)[2:] == (None, 0, None)
+    assert trained.scored(alone, knowing, None, 0)[3:] == (None, 0, None)
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +98,8 @@ def test_several_runs_stand_below_each_other(run, capsys):
     twice = [str(run / "run")] * 2
     assert main(["probe", *twice, "--data", str(run / "data"), "--seeds", "3", "--count", "50"]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 and lines[0] == lines[1] and lines[0].startswith("dual + none     3         40")
-    assert head.index("linear probe") + len("linear probe") == len(lines[0])
+    assert len(lines) == 2 and lines[0] == lines[1] and lines[0].startswith("dual + none     3         40  ")
+    assert len(head) == len(lines[0]) and head.endswith("linear probe")
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dualgoal.data import dataset, npz
+from dualgoal.envs.lightsout_puzzle import Puzzle
+from dualgoal.envs.lightsout_puzzle import distance as presses_between
 from dualgoal.errors import UserError
 from dualgoal.files import os_errors_in_one_line
 from dualgoal.probes import scores
 from dualgoal.runs import directory, policy
 
 JOINTS = 6  # of the arm, the first numbers of `qpos`
+BOARDS = {9: Puzzle(3, 3), 16: Puzzle(4, 4), 20: Puzzle(4, 5), 24: Puzzle(4, 6)}  # OGBench's, by number of buttons
 NEAR = 0.3  # radians over all joints: arms that are in one place for the area under the curve
 
 
@@ -37,6 +40,9 @@ class ButtonScores:
     step: int
     slope: float
     """Steps of learned distance per button that differs, at the same distance of the arms."""
+    press: float | None
+    """Steps per press that is needed, where as many buttons differ and the arms are as far apart: a network that counts
+    buttons has 0, one that counts presses more than 0. None: not a board of OGBench's."""
     arm: float
     """Steps per radian of distance of the arms, at the same buttons."""
     area: float | None
@@ -92,13 +98,19 @@ def scored(
     distance: Callable[[np.ndarray, np.ndarray], np.ndarray],
     encode: Callable[[np.ndarray, np.ndarray], np.ndarray] | None,
     draw: int,
-) -> tuple[float, float, float | None, int, float | None]:
-    """(slope, arm, area, near, probe) of a learned distance and a representation, both functions of rows."""
+) -> tuple[float, float | None, float, float | None, int, float | None]:
+    """(slope, press, arm, area, near, probe) of a learned distance and a representation, both functions of rows."""
     count, rng = len(rows.boards), np.random.default_rng([1, draw])
     far = lambda i, j: scores.in_parts(lambda part: distance(rows.observations[i[part]], rows.goals[j[part]]), len(i))
     i, j = rng.integers(count, size=(2, 2 * count))
     differ = np.abs(rows.boards[i].astype(float) - rows.boards[j]).sum(-1)
-    slope, arm = scores.slopes(far(i, j), differ, np.linalg.norm(rows.joints[i] - rows.joints[j], axis=-1))
+    learned, apart = far(i, j), np.linalg.norm(rows.joints[i] - rows.joints[j], axis=-1)
+    slope, arm = scores.slopes(learned, differ, apart)
+    press = None
+    if (board := BOARDS.get(rows.boards.shape[1])) is not None:
+        needed = np.asarray(presses_between(board, rows.boards[i], rows.boards[j]))
+        can = np.isfinite(needed)  # on 4x4 some boards cannot be reached from others
+        press = scores.slopes(learned[can], needed[can], differ[can], apart[can])[0]
     here, same, other = near_pairs(rows)
     area = scores.area_under_curve(far(here, same), far(here, other)) if len(here) else None
     probe = None
@@ -106,7 +118,7 @@ def scored(
         one_place = np.broadcast_to(rows.observations[0], rows.observations.shape)
         z = scores.in_parts(lambda part: encode(rows.goals[part], one_place[part]), count)
         probe = scores.linear_probe(z, rows.boards)
-    return slope, arm, area, len(here), probe
+    return slope, press, arm, area, len(here), probe
 
 
 def near_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -132,11 +144,11 @@ def near_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def text(rows: Sequence[ButtonScores]) -> str:
     pairs = [f"{row.rep} + {row.algo}" for row in rows]
     wide = max(map(len, pairs), default=0)
-    lines = [
-        f"{'':{wide}}  seed       step  slope (steps per button)  arm (steps per radian)  area (pairs)   linear probe"
-    ]
+    head = ("seed", "     step", "steps per button", "per press", "per radian", "area (pairs)", "linear probe")
     show = lambda value: "-" if value is None else f"{value:.2f}"
+    lines = ["  ".join(["".ljust(wide), *head])]
     for pair, row in zip(pairs, rows, strict=True):
-        scores_ = f"{row.slope:>25.2f} {row.arm:>23.2f} {f'{show(row.area)} ({row.near})':>13} {show(row.probe):>14}"
-        lines.append(f"{pair:{wide}} {row.seed:>5} {row.step:>10,} {scores_}")
+        cells = [str(row.seed), f"{row.step:,}", show(row.slope), show(row.press), show(row.arm)]
+        cells += [f"{show(row.area)} ({row.near})", show(row.probe)]
+        lines.append("  ".join([pair.ljust(wide), *(c.rjust(len(h)) for c, h in zip(cells, head, strict=True))]))
     return "\n".join(lines)
