@@ -159,7 +159,10 @@ def test_what_does_not_fit_is_one_line(file, more, problem, capsys):
     assert problem in said and said.count("\n") == 1
 
 
-SHOWN = {"buttons": options.JOINS, "lightsout": ("early", "late", "inner", "one_symmetric", "pair", "token")}
+SHOWN = {
+    "buttons": options.JOINS,
+    "lightsout": ("early", "late", "inner", "one_symmetric", "one_difference", "pair", "token"),
+}
 
 
 @pytest.mark.parametrize("world", SHOWN)

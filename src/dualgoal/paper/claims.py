@@ -184,7 +184,9 @@ def _dual_is_best(row: Row) -> bool:
 def _where_best(rows: Rows) -> str:
     others = where(lambda row: not _dual_is_best(row), rows)
     exceptions = f" (not on {', '.join(others)})" if others else ""
-    return f"best or equal on {len(rows) - len(others)} of {len(rows)}{exceptions}"
+    columns = {column for row in rows.values() for column in _scores_only(row)}
+    alone = "" if columns == set(REPS) else f", of {' and '.join(sorted(columns))} alone"
+    return f"best or equal on {len(rows) - len(others)} of {len(rows)}{exceptions}{alone}"
 
 
 def _direct_is_better(row: Row) -> bool:

@@ -60,18 +60,20 @@ def train(options: Options, path: Path, tell: Callable[[str], None]) -> Record:
 
 
 def table(record: Record) -> list[str]:
-    """Markdown: a line per join with means over seeds, and 95 % intervals of the last slope and of the area."""
+    """Markdown: a line per join with means over seeds, and 95 % intervals of the last slope and of the area. Where there
+    is an arm, also its last slope."""
     marks = sorted({mark for row in record.rows for mark in row.steps})
     has = lambda name: any(getattr(row, name) is not None for row in record.rows)
     optional = [name for name in ("probe", "solved") if has(name)]
     titles = {"probe": "linear probe", "solved": "solved"}
-    head = ["join", "seeds", *(f"slope at {mark:,}" for mark in marks), "area under the curve"]
+    arm = any(value for row in record.rows for value in row.arm)
+    head = ["join", "seeds", *(f"slope at {mark:,}" for mark in marks), *["arm"] * arm, "area under the curve"]
     lines = [head + [titles[name] for name in optional]]
     for join in dict.fromkeys(row.join for row in record.rows):
         rows = [row for row in record.rows if row.join == join]
         slopes = [[row.lights[n] for row in rows] for n in range(len(marks))]
         cells = [f"`{join}`", str(len(rows)), *(mean(values) for values in slopes[:-1]), with_interval(slopes[-1])]
-        cells.append(with_interval([row.area for row in rows]))
+        cells += [mean([row.arm[-1] for row in rows])] * arm + [with_interval([row.area for row in rows])]
         lines.append(cells + [mean([getattr(row, name) for row in rows]) for name in optional])
     return [
         f"| {' | '.join(cells)} |".replace("-0.00", "0.00") for cells in [lines[0], ["---"] * len(lines[0]), *lines[1:]]

@@ -80,7 +80,7 @@ def probe_run(
 
 
 def some_rows(data: str | Path, task: str | None, split: str, count: int, draw: int) -> Rows:
-    """Random rows of a file in their order, so that the halves of a linear probe are of different episodes."""
+    """Random rows of a file in their order, so that the halves of a linear probe share at most one episode."""
     stored = dataset.load(data, task, split)
     with npz.Archive(Path(stored.provenance["file"])) as archive:
         for key in ("button_states", "qpos"):
