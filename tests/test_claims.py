@@ -104,4 +104,6 @@ def test_lights_out_is_judged_where_both_were_run_equally_long():
 
 def test_the_best_of_some_columns_says_which():
     row = {"visual-scene-play-v0": {"orig": 13.0, "dual": 14.0}}
-    assert claims.judge(Means({"pixel_gcivl": row}))["pixels"].detail == "best or equal on 1 of 1, of dual and orig alone"
+    assert (
+        claims.judge(Means({"pixel_gcivl": row}))["pixels"].detail == "best or equal on 1 of 1, of dual and orig alone"
+    )

@@ -109,6 +109,7 @@ class Agent:
         compatibility.check_pair(self.rep, self.algo, self.frozen)
         compatibility.check_vector(self.rep, self.algo, self.algo_spec.goal_shape)
         compatibility.check_goals(self.rep, self.spec)
+        compatibility.check_value(self.rep, self.algo, self.has_rep_value)
 
     # What the parts see -----------------------------------------------------------------------------------------------
 
@@ -116,6 +117,12 @@ class Agent:
     def shares_encoders(self) -> bool:
         """Whether one state and one goal encoder, or a single one, serve all networks."""
         return self.spec.pixels and self.rep.fusion in ("shared", "one")
+
+    @cached_property
+    def has_rep_value(self) -> bool:
+        """Whether the representation's own value can be asked. One that was frozen reads features of the first run's
+        state encoder, which this run does not have: it trains its own, and takes over what reads goals alone."""
+        return self.rep.learns_value and not (self.frozen and self.shares_encoders and self.rep.fusion == "shared")
 
     @cached_property
     def rep_spec(self) -> Spec:
@@ -172,7 +179,7 @@ class Agent:
         params = Params(self.rep.init(k_rep, self.rep_spec), self.algo.init(k_algo, self.algo_spec), encoders)
         for nets, named in ((params.rep, self.rep.goal_network), (params.algo, self.algo.policy_network)):
             if named:
-                require_networks(nets, (named,))
+                compatibility.require_networks(nets, (named,))
         compatibility.check_blind(self.rep, params.rep, self.rep_spec)
         targets = jax.tree.map(jnp.copy, self.with_ema(params))  # a copy: donated buffers must not be shared
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
@@ -329,26 +336,19 @@ class Agent:
     def value(self, params: Params, s: Array, g: Array, key: PRNGKeyArray) -> Array:
         """V(s, g) under the -1/0 reward: the representation's own where it has one, else the algorithm's."""
         s, g = self.features(params, s, g)
-        if self.rep.learns_value:
+        if self.has_rep_value:
             return self.rep.value(params.rep, s, g, self.rep_spec)
         if self.algo.learns_value:
             z = self.cast_for_heads(self.represent(params.rep, g, s, key).z)
             return self.algo.value(params.algo, s, z, self.algo_spec)
         names = f"{type(self.rep).__name__} nor {type(self.algo).__name__}"
-        raise UserError(f"neither {names} learns a value to measure distance with")
-
-
-def require_networks(nets: Nets, names: tuple[str, ...]) -> list[str]:
-    """The fields of a module; raise if one of `names` is not among them."""
-    have = [field.name for field in dataclasses.fields(nets)]
-    if strange := [name for name in names if name not in have]:
-        raise unknown(f"network of {type(nets).__name__}", strange[0], have)
-    return have
+        which = " that this run can use" if self.rep.learns_value else ""
+        raise UserError(f"neither {names} learns a value{which} to measure distance with")
 
 
 def only(nets: Nets, names: tuple[str, ...]) -> Nets:
     """The same module with every field but `names` emptied."""
-    have = require_networks(nets, names)
+    have = compatibility.require_networks(nets, names)
     others = [name for name in have if name not in names]
     if not others:
         return nets

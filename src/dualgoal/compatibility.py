@@ -1,6 +1,7 @@
 """What cannot work together: a representation, an algorithm and a problem, refused before anything is trained. And what
 a part gives in another form than it declares, which shapes show while a program is traced, so that it costs no time."""
 
+import dataclasses
 import typing
 from collections.abc import Mapping
 from numbers import Integral
@@ -60,6 +61,23 @@ def check_goals(rep: Representation, spec: Spec) -> None:
             f"{type(rep).__name__} reads states and goals with one network, but observations are {observation} and "
             f"goals {goal}; use one with two networks, such as dual with aggregation inner"
         )
+
+
+def check_value(rep: Representation, algo: Algorithm, usable: bool) -> None:
+    """Refuse an algorithm that takes its advantages from a representation's own value where that is not `usable`."""
+    if algo.needs_rep_value and not usable:
+        raise UserError(
+            f"{type(algo).__name__} cannot use the value of a frozen {type(rep).__name__} on images: its state encoder "
+            f"does not come along; leave direct extraction out, or train both in one run"
+        )
+
+
+def require_networks(nets: Nets, names: tuple[str, ...]) -> list[str]:
+    """The fields of a module; raise if one of `names` is not among them."""
+    have = [field.name for field in dataclasses.fields(nets)]
+    if strange := [name for name in names if name not in have]:
+        raise unknown(f"network of {type(nets).__name__}", strange[0], have)
+    return have
 
 
 def check_vector(rep: Representation, algo: Algorithm, z_shape: tuple[int, ...]) -> None:

@@ -64,8 +64,8 @@ def ivl(v: Ens, v_target: Ens, v_target_next: Ens, r: Vec, m: Vec, gamma: float,
 
 def continuity(v: Ens, v_next: Ens, gamma: float) -> Scalar:
     """One-sided continuity of a value along a transition (section 14.3): ((V(s) - V(s'))^2 - delta^2)_+, as a mean over
-    members and batch. delta = 1 + (1 - gamma) |V(s')| is at least what one step of reward -1 changes an optimal value by;
-    it has no gradient."""
+    members and batch. delta = 1 + (1 - gamma) |V(s')| has no gradient, and is no less than an optimal value may rise by
+    in one step of reward -1."""
     delta = 1 + (1 - gamma) * jnp.abs(stop_gradient(v_next))
     return jnp.maximum((v - v_next) ** 2 - delta**2, 0.0).mean()
 

@@ -60,8 +60,8 @@ def train(options: Options, path: Path, tell: Callable[[str], None]) -> Record:
 
 
 def table(record: Record) -> list[str]:
-    """Markdown: a line per join with means over seeds, and 95 % intervals of the last slope and of the area. Where there
-    is an arm, also its last slope."""
+    """Markdown: a line per join with means over seeds, and 95 % intervals of the last slope and of the area; also the
+    last slope on the arm's part, where there is an arm."""
     marks = sorted({mark for row in record.rows for mark in row.steps})
     has = lambda name: any(getattr(row, name) is not None for row in record.rows)
     optional = [name for name in ("probe", "solved") if has(name)]
