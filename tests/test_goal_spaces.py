@@ -158,8 +158,10 @@ def test_one_network_for_both_is_refused():
     for rep in (small.rep("vip"), small.rep("byol"), small.rep("dual_token"), symmetric):
         with pytest.raises(UserError, match=r"reads states and goals with one network, but observations are \(3,\)"):
             Agent(rep, small.algo("gcivl"), spec)
+        with pytest.raises(UserError, match=r"observations are \(3,\) and goals something else of that shape"):
+            Agent(rep, small.algo("gcivl"), Spec((3,), 2, goals_as_states=False))
         Agent(rep, small.algo("gcivl"), Spec((3,), 2))
-    with pytest.raises(UserError, match="image goals need images of the same shape"):
+    with pytest.raises(UserError, match="where one is an image, both must be of the same shape"):
         Agent(small.rep("orig"), small.algo("gcivl"), Spec((64, 64, 3), 2, goal_shape=(2,)))
 
 

@@ -16,7 +16,7 @@ from dualgoal.errors import UserError
 from dualgoal.interface import Batch, Goals, Spec
 from dualgoal.nets.encoders import Impala
 from dualgoal.nets.tokens import Join, Tokens
-from dualgoal.reps import DualPair, DualSiamese, DualToken
+from dualgoal.reps import Dual, DualPair, DualSiamese, DualToken
 
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
 IMAGES = Spec(small.IMAGE, 2, batch_size=4)
@@ -48,14 +48,20 @@ def test_siamese_z_is_the_goal_and_the_way_to_it():
 def test_the_critic_of_siamese_reads_the_difference():
     rep, (s, g) = DualSiamese(**TINY), pairs()
     nets, a = rep.init(random.key(0), SPEC), jnp.ones((4, 2))
-    told = rep.goal_for_critic(s, g)
-    np.testing.assert_allclose(told, np.concatenate([g, np.abs(s - g)], -1))
+    q = np.asarray(nets.critic.mlp(s, g, jnp.abs(s - g), a))[..., 0]
     drawn = Goals(g, jnp.zeros(4))
     _, info = rep.loss(nets, nets, Batch(s, a, s, {"rep": drawn}), drawn, random.key(0), SPEC)
-    np.testing.assert_allclose(info["q"], nets.critic(s, told, a).mean(), rtol=1e-5)
-    goals = Spec((3,), 2, goal_shape=(2,), batch_size=4)  # nothing to subtract
-    nets = DualSiamese(**TINY, aggregation="inner").init(random.key(0), goals)
-    assert nets.critic(s, rep.goal_for_critic(s, g[:, :2]), a).shape == (2, 4)
+    np.testing.assert_allclose(info["q"], q.mean(), rtol=1e-5)
+    for goals in ({"goal_shape": (2,)}, {"goals_as_states": False}):  # nothing to subtract
+        spec = Spec((3,), 2, batch_size=4, **goals)
+        nets = DualSiamese(**TINY, aggregation="inner").init(random.key(0), spec)
+        g = pairs()[1][:, : spec.goal_shape[0]]
+        np.testing.assert_allclose(nets.critic(s, g, a), np.asarray(nets.critic.mlp(s, g, a))[..., 0], rtol=1e-6)
+
+
+def test_features_of_one_encoder_can_be_subtracted_and_those_of_two_cannot():
+    for rep, alike in ((DualSiamese(**TINY), True), (Dual(**TINY), False)):
+        assert Agent(rep, GCIVL(hidden=(8,)), IMAGES).rep_spec.goals_as_states == alike
 
 
 def test_siamese_without_the_difference_is_blind():

@@ -128,7 +128,10 @@ class Agent:
     def rep_spec(self) -> Spec:
         """What the representation's networks read: features of images where encoders are shared."""
         if self.shares_encoders:
-            return dataclasses.replace(self.spec, observation_shape=(FEATURES,), goal_shape=(FEATURES,))
+            alike = self.spec.goals_as_states and self.rep.fusion == "one"  # two encoders make features of two kinds
+            return dataclasses.replace(
+                self.spec, observation_shape=(FEATURES,), goal_shape=(FEATURES,), goals_as_states=alike
+            )
         if self.spec.pixels and (self.rep.fusion == "early" or self.rep.fusion == "late"):
             return dataclasses.replace(self.spec, fusion=self.rep.fusion)
         return self.spec
@@ -137,7 +140,7 @@ class Agent:
     def algo_spec(self) -> Spec:
         """What the algorithm's networks read: z instead of goals."""
         shape, spec = compatibility.checked_shape(self.rep, self.rep_spec), self.rep_spec
-        raw = not self.rep.learned and shape == spec.observation_shape
+        raw = not self.rep.learned and spec.goals_as_states
         return dataclasses.replace(spec, goal_shape=shape, goals_on_sphere=self.rep.on_sphere, goals_as_states=raw)
 
     @cached_property

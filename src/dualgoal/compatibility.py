@@ -50,16 +50,17 @@ def check_actions(algo: Algorithm, spec: Spec) -> None:
 
 
 def check_goals(rep: Representation, spec: Spec) -> None:
-    """Refuse goals of a shape that a representation or its image encoders cannot read."""
+    """Refuse goals that a representation or its image encoders cannot read."""
     goal, observation = spec.goal_shape, spec.observation_shape
-    if goal == observation:
-        return
-    if spec.pixels or len(goal) == 3:
-        raise UserError(f"goals are {goal} but observations {observation}; image goals need images of the same shape")
-    if rep.embeds_both:
+    if goal != observation and (spec.pixels or len(goal) == 3):
+        raise UserError(
+            f"goals are {goal} but observations {observation}; where one is an image, both must be of the same shape"
+        )
+    if rep.embeds_both and not spec.goals_as_states:
+        what = f"goals {goal}" if goal != observation else "goals something else of that shape"
         raise UserError(
             f"{type(rep).__name__} reads states and goals with one network, but observations are {observation} and "
-            f"goals {goal}; use one with two networks, such as dual with aggregation inner"
+            f"{what}; use one with two networks, such as dual with aggregation inner"
         )
 
 

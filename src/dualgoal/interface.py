@@ -180,7 +180,7 @@ class Spec:
     goal_shape: tuple[int, ...] = ()  # shape of one goal, or of z for an algorithm; () means: as an observation
     fusion: Literal["concat", "early", "late"] = "concat"  # how one network joins s and g; images: "early" or "late"
     goals_on_sphere: bool = False  # for an algorithm: every z has the length sqrt(N)
-    goals_as_states: bool = False  # for an algorithm: z is the goal itself and has the shape of a state
+    goals_as_states: bool = True  # goals, or their features, are those of states; for an algorithm: and z is the goal
 
     def __post_init__(self) -> None:
         if len(self.observation_shape) not in (1, 3):
@@ -192,6 +192,8 @@ class Spec:
             raise UserError(f"discount is {self.discount}; expected a number above 0 and at most 1 - 1e-7")
         if not self.goal_shape:
             object.__setattr__(self, "goal_shape", self.observation_shape)
+        if self.goal_shape != self.observation_shape:
+            object.__setattr__(self, "goals_as_states", False)
 
     @property
     def pixels(self) -> bool:
@@ -220,7 +222,7 @@ class Representation(abc.ABC):
     on_sphere: ClassVar[bool] = False
     """Whether every z (N,) has the length sqrt(N); an algorithm that makes up a z of its own then does the same."""
     embeds_both: ClassVar[bool] = False
-    """Whether one and the same network reads states and goals, so that they must have the same shape."""
+    """Whether one and the same network reads states and goals, so that goals must be states."""
     goal_network: ClassVar[str | None] = None
     """The field of its networks that alone turns a goal into z, if there is one; exports then describe it."""
     fusion: ClassVar[Literal["shared", "one", "early", "late"]] = "shared"

@@ -5,6 +5,7 @@ members are computed by one batched matrix product. Under `bf16` matrix products
 while parameters and outputs are in float32; see `fast.matmul` for how raw observations keep their precision.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -197,6 +198,16 @@ class Value(eqx.Module):
         """V(s, z) and V(s', z') in one pass over twice the rows."""
         v = self(jnp.concatenate([s, next_s]), jnp.concatenate([z, next_z]))
         return v[..., : s.shape[0]], v[..., s.shape[0] :]
+
+
+class ComparingValue(Value):
+    """V(s, [z, |s - z|]), or Q of these and an action, of vectors that are alike."""
+
+    def __init__(self, key: PRNGKeyArray, spec: Spec, hidden: Sequence[int], extra: int = 0):
+        super().__init__(key, dataclasses.replace(spec, goal_shape=(2 * spec.goal_shape[0],)), hidden, extra)
+
+    def __call__(self, s: Array, z: Array, *extra: Array) -> Array:
+        return super().__call__(s, jnp.concatenate([z, jnp.abs(s - z)], axis=-1), *extra)
 
 
 class Actor(eqx.Module):

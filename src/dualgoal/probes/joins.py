@@ -60,7 +60,6 @@ class WithoutDifference(DualSiamese):
     """The Siamese dual with the critic of the paper's Dual, which reads states and goals side by side."""
 
     critic = Dual.critic
-    goal_for_critic = Dual.goal_for_critic
 
 
 def agent_of(join: JoinName, options: Options) -> Agent:
@@ -105,7 +104,7 @@ def claimed_distance(agent: Agent, params: Params, s: Array, g: Array) -> Array:
         return -agent.value(params, s, g, random.key(0))
     s, g = agent.features(params, s, g)
     no_action = jnp.zeros((len(s), agent.spec.action_dim), s.dtype)
-    return -params.rep.critic(s, agent.rep.goal_for_critic(s, g), no_action).mean(axis=0)  # type: ignore[attr-defined]
+    return -params.rep.critic(s, g, no_action).mean(axis=0)
 
 
 class Fit:

@@ -106,10 +106,6 @@ class Dual(Representation):
     def critic(self, key: PRNGKeyArray, spec: Spec) -> Value | None:
         return Value(key, spec, self.hidden, extra=spec.action_dim) if self.learner == "iql" else None
 
-    def goal_for_critic(self, s: Array, g: Array) -> Array:
-        """What the critic reads of the goal."""
-        return g
-
     def z_shape(self, spec: Spec) -> tuple[int, ...]:
         return (self.dim,)
 
@@ -157,8 +153,7 @@ class Dual(Representation):
             return loss, {"v": v.mean()}
         v_next = self.f(stop_gradient(nets), next_s, g)
         assert targets.critic is not None
-        q = nets.critic(batch.s, self.goal_for_critic(batch.s, drawn.g), batch.a)
-        q_target = targets.critic(s, self.goal_for_critic(s, g), batch.a)
+        q, q_target = nets.critic(batch.s, drawn.g, batch.a), targets.critic(s, g, batch.a)
         l_v, l_q = losses.iql(v, v_next, q, q_target, r, m, spec.discount, self.expectile)
         return l_v + l_q, {"value_loss": l_v, "critic_loss": l_q, "v": v.mean(), "q": q.mean()}
 

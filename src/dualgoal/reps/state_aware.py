@@ -5,7 +5,6 @@ here lets them meet: by one encoder and a difference, by a pair of images read t
 """
 
 import abc
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal.errors import UserError
 from dualgoal.interface import Encoded, Spec
-from dualgoal.nets.heads import Embedding, PairEmbedding, Value
+from dualgoal.nets.heads import ComparingValue, Embedding, PairEmbedding, Value
 from dualgoal.nets.tokens import Join, Tokens
 from dualgoal.reps import aggregation
 from dualgoal.reps.dual import Dual, DualNets
@@ -60,14 +59,10 @@ class DualSiamese(Dual):
         return SiameseNets(nets.phi, nets.psi, nets.critic, nets.mean_weight, gate)
 
     def critic(self, key: PRNGKeyArray, spec: Spec) -> Value | None:
-        if spec.goal_shape != spec.observation_shape:
-            return super().critic(key, spec)
-        return super().critic(key, dataclasses.replace(spec, goal_shape=(2 * spec.goal_shape[0],)))
-
-    def goal_for_critic(self, s: Array, g: Array) -> Array:
-        """[g, |s - g|], where states and goals have one shape: V learns from the critic alone, so that what the critic
-        does not see, V cannot learn."""
-        return jnp.concatenate([g, jnp.abs(s - g)], axis=-1) if s.shape == g.shape else g
+        """V learns from the critic alone, so it could not learn what the critic does not see."""
+        if self.learner == "iql" and spec.goals_as_states:
+            return ComparingValue(key, spec, self.hidden, extra=spec.action_dim)
+        return super().critic(key, spec)
 
     def z_shape(self, spec: Spec) -> tuple[int, ...]:
         return (2 * self.dim if self.relative and not self.gated else self.dim,)

@@ -51,6 +51,7 @@ def agent_for(run: config.Run, sizes: Sizes) -> Agent:
         reached_by=run.reached_by,
         precision=machine.arithmetic(run.precision),
         goal_shape=sizes.goal_shape,
+        goals_as_states=not sizes.goal_shape,
     )
     return Agent(run.rep, run.algo, spec, frozen=run.frozen_rep is not None)
 
