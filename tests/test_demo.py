@@ -142,7 +142,7 @@ def test_the_page_presses_what_the_policy_presses(made, page):
     for i, (name, ideal) in enumerate((("exact", True), ("bits", False))):
         view, loaded = View(board, ideal, "standardised" if ideal else "raw"), policy.load(made[0] / name)
         tasks = np.arange(60) % 5
-        expected = loaded.act(np.asarray(view(starts)), np.asarray(view(goals[tasks])))
+        expected = loaded.act(np.asarray(view.state(starts)), np.asarray(view.goal(goals[tasks])))
         pairs = json.dumps(list(zip(numbers.tolist(), tasks.tolist(), strict=True)))
         found = page.run(f"{pairs}.map(([board, task]) => games[0].players[{i}].press(board, task))")
         assert found == expected.tolist() and len(set(found)) > 1

@@ -1,5 +1,7 @@
 """The Lights Out experiment as an ordinary run: its settings, its views, on-device evaluation, and a solved board."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -27,12 +29,15 @@ def test_preset_is_table_t8():
     assert isinstance(run.rep, Orig) and isinstance(Experiment("4x5", "dual").to_run().rep, Dual)
     assert config.from_dict(config.to_dict(run)) == run
     ids = {Experiment(size, rep).to_run().id for size in ("4x5", "4x6") for rep in lightsout.REPS}
-    assert len(ids) == 6
+    assert len(ids) == 2 * len(lightsout.REPS)
 
 
 def test_a_view_is_its_name():
     for view in (View(Puzzle(4, 5)), View(Puzzle(4, 6), True), View(Puzzle(3, 3), True, "standardised", 7)):
         assert View.parse(view.task) == view
+        if view.ideal:
+            goals = replace(view, goals_only=True)
+            assert View.parse(goals.task) == goals != view
     assert View(Puzzle(4, 5), ideal=True).task == "lightsout-4x5-ideal"
 
 
@@ -47,8 +52,31 @@ def test_ideal_views_hold_distances():
     assert data.provenance["sha256"] != other.provenance["sha256"]
     bits = view_dataset(View(Puzzle(4, 5)), episodes=200, length=25, seed=0)
     np.testing.assert_array_equal(bits.actions, data.actions)
-    np.testing.assert_array_equal(np.asarray(view(bits.observations)), data.observations)
+    np.testing.assert_array_equal(np.asarray(view.state(bits.observations)), data.observations)
     assert (View(Puzzle(4, 5), True, anchor_seed=1).anchors != view.anchors).any()
+
+
+def test_distances_can_stand_for_goals_alone():
+    both, goals = View(Puzzle(3, 3), True, "standardised"), View(Puzzle(3, 3), True, "standardised", goals_only=True)
+    bits, seen, data = (view_dataset(view, 20, 25, seed=0) for view in (View(Puzzle(3, 3)), both, goals))
+    np.testing.assert_array_equal(data.observations, bits.observations)
+    np.testing.assert_array_equal(data.goals, seen.observations)
+    other = view_dataset(replace(goals, anchor_seed=1), 20, 25, seed=0)
+    assert len({x.provenance["sha256"] for x in (bits, seen, data, other)}) == 4
+
+
+@pytest.mark.parametrize("rep", lightsout.REPS)
+def test_every_representation_trains_and_plays_as_its_environment_shows_boards(rep, tmp_path):
+    options = SMALL | ({} if rep in ("orig", *lightsout.EXACT) else {"rep.hidden": [16], "rep.dim": 8})
+    run = Experiment("3x3", rep, seeds=(0,), steps=4, eval_every=4).to_run(**options | {"algo.hidden": [16]})
+    out = lightsout.train(run, tmp_path / "run", trajectories=50, quiet=True)
+    losses = [row[name] for row in directory.inspect(out).metrics for name in row if name.endswith("/loss")]
+    assert losses and np.isfinite(losses).all()
+    loaded = policy.load(out)
+    env = loaded.make_env()
+    for row in directory.evaluations(out):
+        played = play([env], loaded.towards, row.goal, first=0, count=1)[0]
+        assert (float(played.success), float(played.length)) == (row.success, row.length)
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +119,6 @@ def test_running_again_finds_it_complete_and_other_data_are_refused(solved):
         lightsout.train(run, solved, trajectories=1001, quiet=True)
 
 
-def test_learned_dual_trains_under_dqn(tmp_path):
-    options = SMALL | {"rep.hidden": [16], "rep.dim": 8, "algo.hidden": [16]}
-    run = Experiment("3x3", "dual", seeds=(0,), steps=4).to_run(**options)
-    out = lightsout.train(run, tmp_path / "run", trajectories=50, quiet=True)
-    assert np.isfinite([row["rep/loss"] for row in directory.inspect(out).metrics]).all()
-
-
 @pytest.fixture
 def asked(monkeypatch):
     """What would be trained, instead of training it."""
@@ -129,14 +150,14 @@ def test_a_cell_of_the_figure_is_the_default_experiment():
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (lambda: Experiment("4x5", "vib").to_run(), "orig, ideal, dual"),
+        (lambda: Experiment("4x5", "vib").to_run(), "orig, ideal, ideal_goals, dual"),
         (lambda: Experiment("0x3", "orig").to_run(), "at least 1"),
         (lambda: Experiment("five", "orig").to_run(), "ROWSxCOLUMNS"),
         (lambda: Experiment("5x6", "orig").to_run(), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
         (lambda: Experiment("4x5", "ideal", scaling="log").to_run(), "unknown scaling 'log'"),
         (lambda: Experiment("4x5", "orig").to_run(colour=1), "colour"),
         (lambda: View.parse("lightsout-4x5-deal"), "expected lightsout-ROWSxCOLUMNS"),
-        (lambda: View(Puzzle(4, 4), True)(np.zeros(16)), "rank 12 of 16"),
+        (lambda: View(Puzzle(4, 4), True).state(np.zeros(16)), "rank 12 of 16"),
         (lambda: lightsout.train(Experiment("4x5").to_run(goal_noise=0.1), "x"), "without noise"),
         (lambda: lightsout.train(Experiment("4x5").to_run(), "x", trajectories=0), "at least 1"),
     ],

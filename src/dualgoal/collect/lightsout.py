@@ -17,9 +17,11 @@ def view_dataset(view: View, episodes: int, length: int, seed: int) -> Dataset:
     buttons = rng.integers(puzzle.buttons, size=(episodes, length), dtype=np.int32)
     boards = np.concatenate([start, puzzle.toggles[buttons]], axis=1)
     boards = np.bitwise_xor.accumulate(boards, axis=1).reshape(-1, puzzle.buttons)
-    seen = np.asarray(jax.jit(view)(boards.astype(np.float32)))
+    see = lambda what: np.asarray(jax.jit(what)(boards.astype(np.float32)))
+    seen, goals = see(view.state), see(view.goal) if view.goals_only else None
     actions = np.pad(buttons, ((0, 0), (0, 1))).reshape(-1)  # the last board of an episode is left by no press
     terminals = np.tile(np.arange(length + 1) == length, episodes)
+    content = seen.tobytes() + (b"" if goals is None else goals.tobytes())
     provenance = {
         "source": f"random presses on Lights Out {puzzle}",
         "view": view.task,
@@ -27,6 +29,6 @@ def view_dataset(view: View, episodes: int, length: int, seed: int) -> Dataset:
         "episodes": episodes,
         "length": length,
         "seed": seed,
-        "sha256": hashlib.sha256(seen.tobytes()).hexdigest(),
+        "sha256": hashlib.sha256(content).hexdigest(),
     }
-    return Dataset(seen, actions, terminals, view.task, provenance)
+    return Dataset(seen, actions, terminals, view.task, provenance, goals)

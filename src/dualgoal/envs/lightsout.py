@@ -103,12 +103,17 @@ class LightsOut(gymnasium.Env[np.ndarray, np.int64]):
 
 @dataclass(frozen=True)
 class View:
-    """What an agent sees of a board: its bits, or its distances from 64 random boards. Its name is the run's task."""
+    """What an agent sees of a board: its bits, or its distances from 64 random boards. Its name is the run's task.
+
+    The paper's experiment shows distances of states and of goals alike. With `goals_only` states stay bits, which is
+    what a goal representation does everywhere else.
+    """
 
     puzzle: Puzzle
     ideal: bool = False
     scaling: str = "raw"  # A2: distances as they are, or (d - n/2) / sqrt(n/4), which has mean 0 and variance 1
     anchor_seed: int = 0  # A4: one draw of anchors for all training seeds
+    goals_only: bool = False
 
     def __post_init__(self) -> None:
         require_known("scaling", self.scaling, SCALINGS)
@@ -116,27 +121,35 @@ class View:
     @property
     def task(self) -> str:
         options = [self.scaling] * (self.scaling != "raw") + [f"anchors{self.anchor_seed}"] * (self.anchor_seed != 0)
-        return "-".join([LIGHTSOUT, str(self.puzzle), *(["ideal", *options] if self.ideal else [])])
+        ideal = ["ideal", *["goals"] * self.goals_only, *options] if self.ideal else []
+        return "-".join([LIGHTSOUT, str(self.puzzle), *ideal])
 
     @classmethod
     def parse(cls, task: str) -> View:
         """The view whose name is `task`."""
-        found = re.fullmatch(r"lightsout-([^-]+)(-ideal)?(-standardised)?(?:-anchors(\d+))?", task)
+        found = re.fullmatch(r"lightsout-([^-]+)(-ideal)?(-goals)?(-standardised)?(?:-anchors(\d+))?", task)
         view = found and cls(
-            Puzzle.parse(found[1]), bool(found[2]), "standardised" if found[3] else "raw", int(found[4] or 0)
+            puzzle=Puzzle.parse(found[1]),
+            ideal=bool(found[2]),
+            scaling="standardised" if found[4] else "raw",
+            anchor_seed=int(found[5] or 0),
+            goals_only=bool(found[3]),
         )
         if not view or view.task != task:
-            raise UserError(
-                f"task '{task}': expected lightsout-ROWSxCOLUMNS[-ideal[-standardised]], as lightsout-4x5-ideal"
-            )
+            names = "lightsout-ROWSxCOLUMNS[-ideal[-goals][-standardised]]"
+            raise UserError(f"task '{task}': expected {names}, as lightsout-4x5-ideal")
         return view
 
     @cached_property
     def anchors(self) -> np.ndarray:
         return random_boards(self.puzzle, ANCHORS, np.random.default_rng([64, self.anchor_seed]))
 
-    def __call__(self, boards: Bits) -> jax.Array:
-        """(..., n) zeros and ones -> (..., n) or (..., 64) float32."""
+    def state(self, boards: Bits) -> jax.Array:
+        """States as the agent sees them: (..., n) zeros and ones -> (..., n) or (..., 64) float32."""
+        return jnp.asarray(boards, jnp.float32) if self.goals_only else self.goal(boards)
+
+    def goal(self, boards: Bits) -> jax.Array:
+        """Goals as the agent sees them: (..., n) zeros and ones -> (..., n) or (..., 64) float32."""
         if not self.ideal:
             return jnp.asarray(boards, jnp.float32)
         d, n = anchor_distances(self.puzzle, self.anchors, boards), self.puzzle.buttons
@@ -162,20 +175,20 @@ class SeededLightsOut(TaskEnv):
         self.num_tasks = len(task_boards(self.view.puzzle)[0])
         self.action_space = self.raw.action_space
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, self.observation_shape, np.float32)
-        self._see = jax.jit(self.view)
+        self._state, self._goal = jax.jit(self.view.state), jax.jit(self.view.goal)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        return (ANCHORS if self.view.ideal else self.view.puzzle.buttons,)
+        return jax.eval_shape(self.view.state, self.raw.board).shape
 
     def start(self, seed: int, task_id: int | None, options: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
         task_id = self.draw_task(np.random.default_rng(seed), task_id)
         board, info = self.raw.reset(seed=seed, options={"task_id": task_id})
-        return self._seen(board), info | {"goal": self._seen(info["goal"]), "task_id": task_id}
+        return np.asarray(self._state(board)), info | {"goal": self._seen_goal(info), "task_id": task_id}
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict]:
         board, reward, terminated, truncated, info = self.raw.step(action)
-        return self._seen(board), reward, terminated, truncated, info | {"goal": self._seen(info["goal"])}
+        return np.asarray(self._state(board)), reward, terminated, truncated, info | {"goal": self._seen_goal(info)}
 
     def render(self) -> Any:
         return self.raw.render()
@@ -183,5 +196,5 @@ class SeededLightsOut(TaskEnv):
     def close(self) -> None:
         self.raw.close()
 
-    def _seen(self, board: np.ndarray) -> np.ndarray:
-        return np.asarray(self._see(board))
+    def _seen_goal(self, info: dict[str, Any]) -> np.ndarray:
+        return np.asarray(self._goal(info["goal"]))

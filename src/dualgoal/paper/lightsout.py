@@ -3,12 +3,13 @@
 This is the experiment of section 8 of the method. It is an ordinary run with the same agent, sampler, training loop and
 run directory as everything else. Two parts are its own: the data are made here, and success is measured on the device,
 where the puzzle is a few bit flips (`lightsout_evaluation.py`). Under `ideal` the map to distances from 64 anchor
-boards is applied to states and goals before the agent, which then uses `orig`; `dual` learns a representation.
+boards is applied to states and goals before the agent, which then uses `orig`; under `ideal_goals` it is applied to
+goals alone, as a goal representation is everywhere else. The others are learned.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dualgoal.errors import UserError, check_range, require_known
 from dualgoal.machine import PrecisionOption
@@ -16,7 +17,9 @@ from dualgoal.machine import PrecisionOption
 if TYPE_CHECKING:  # importing it at once would load JAX for every --help
     from dualgoal.runs.config import Run
 
-REPS = ("orig", "ideal", "dual")
+RepName = Literal["orig", "ideal", "ideal_goals", "dual", "dual_siamese", "dual_pair", "dual_token"]
+REPS: tuple[RepName, ...] = get_args(RepName)
+EXACT = ("ideal", "ideal_goals")
 EPISODES = 15  # per evaluation goal
 
 
@@ -32,8 +35,9 @@ class Experiment:
 
     size: str = "4x5"
     """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6."""
-    rep: Literal["orig", "ideal", "dual"] = "ideal"
-    """orig: the bits. ideal: exact distances from 64 boards, as in the paper. dual: a learned representation."""
+    rep: RepName = "ideal"
+    """orig: the bits. ideal: exact distances from 64 boards in place of states and goals, as in the paper. ideal_goals:
+    in place of goals alone. The others are learned: the paper's Dual, and duals that look at the state."""
     seeds: tuple[int, ...] = (0, 1, 2, 3)
     """Training seeds."""
     steps: int = 1_000_000
@@ -81,11 +85,11 @@ class Experiment:
         require_known("representation for Lights Out", self.rep, REPS)
         every = self.eval_every or max(1, self.steps // 10)
         hidden = list(self.hidden)
-        learned = {"name": "dual", "dim": 64, "expectile": 0.9, "hidden": hidden}
+        learned = {"name": self.rep, "dim": 64, "expectile": 0.9, "hidden": hidden}
         algo = {"name": "dqn", "hidden": hidden, "network": self.network, "double": self.double, "loss": self.loss}
         values: dict[str, Any] = {
             "task": self._task(evaluated=overrides.get("episodes") != 0),
-            "rep": learned if self.rep == "dual" else {"name": "orig"},
+            "rep": {"name": "orig"} if self.rep in ("orig", *EXACT) else learned,
             "algo": algo,
             "seeds": list(self.seeds),
             "steps": self.steps,
@@ -105,7 +109,13 @@ class Experiment:
         from dualgoal.envs import lightsout_puzzle
         from dualgoal.envs.lightsout import View
 
-        view = View(lightsout_puzzle.Puzzle.parse(self.size), self.rep == "ideal", self.scaling, self.anchor_seed)
+        view = View(
+            puzzle=lightsout_puzzle.Puzzle.parse(self.size),
+            ideal=self.rep in EXACT,
+            scaling=self.scaling,
+            anchor_seed=self.anchor_seed,
+            goals_only=self.rep == "ideal_goals",
+        )
         if evaluated:
             lightsout_puzzle.task_boards(view.puzzle)  # refuses boards without evaluation goals
         return view.task

@@ -66,12 +66,12 @@ def play(
 ) -> tuple[jax.Array, jax.Array]:
     """Greedy episodes of at most n presses from (B, n) boards to (B, n) goals: solved (B,) bool and presses (B,)."""
     goal = jnp.asarray(goal, jnp.float32)
-    seen_goal = view(goal)
+    seen_goal = view.goal(goal)
 
     def step(carry: tuple[jax.Array, jax.Array], key: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
         board, length = carry
         done = (board == goal).all(-1)
-        pressed = lightsout_puzzle.press(view.puzzle, board, agent.act(params, view(board), seen_goal, key))
+        pressed = lightsout_puzzle.press(view.puzzle, board, agent.act(params, view.state(board), seen_goal, key))
         return (jnp.where(done[:, None], board, pressed), length + ~done), None
 
     begin = (jnp.asarray(start, jnp.float32), jnp.zeros(goal.shape[0], jnp.int32))

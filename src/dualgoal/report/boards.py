@@ -49,14 +49,14 @@ def player(path: str | Path, view: View, label: str, style: int) -> Table:
     size = sum(array.nbytes for layer in layers for array in layer.values())
     if size > NETWORK_LIMIT:
         raise UserError(f"{path}: its network has {size >> 20} MB; a page holds networks of {NETWORK_LIMIT >> 20} MB")
-    goals = np.asarray(view(lightsout_puzzle.task_boards(view.puzzle)[1]))
+    goals = np.asarray(view.goal(lightsout_puzzle.task_boards(view.puzzle)[1]))
     patterns = np.asarray(lightsout_puzzle.presses(view.puzzle, view.anchors)).astype(np.uint8)
     return {
         "label": label,
         "style": style,
         "seed": policy.seed,
         "step": policy.step,
-        "anchors": [int(n) for n in view.puzzle.numbers(patterns)] if view.ideal else None,
+        "anchors": [int(n) for n in view.puzzle.numbers(patterns)] if view.ideal and not view.goals_only else None,
         "scaled": view.scaling == "standardised",
         "goals": _packed(policy.encode(goals, draw=0)),
         "layers": [{name: _packed(array) for name, array in layer.items()} for layer in layers],

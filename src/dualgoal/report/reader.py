@@ -56,7 +56,8 @@ class RunView(directory.Found):
         the agent gets them in place of observations."""
         name = config.part_name(kind, getattr(self.run, kind))
         if kind == "rep" and name == "orig" and (view := self.board_view()) is not None:
-            return "exact distances" if view.ideal else "bits"
+            exact = "exact distances of goals" if view.goals_only else "exact distances"
+            return exact if view.ideal else "bits"
         return name
 
     def board_view(self) -> "View | None":
