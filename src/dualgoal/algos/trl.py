@@ -35,7 +35,7 @@ class TRL(Algorithm):
     falloff: Weight = 0.5
     """How much less far goals count: the weight of a goal d steps away is (1 + d)^-falloff. The release: 0 to 2."""
     alpha: Weight = 1.0
-    """Weight of behavioural cloning. The release: 0.1 to 10, larger for manipulation."""
+    """Weight of behavioural cloning. The release: 0.1 to 10, by task."""
     hidden: tuple[int, ...] = (512, 512, 512)
     """Hidden layer sizes."""
 

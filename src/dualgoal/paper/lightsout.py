@@ -126,11 +126,11 @@ class Experiment:
 
 
 def configure(task: str, rep: str, algo: str, **options: Any) -> "Run":
-    """The run of a cell of the Lights Out figure. Its Dual is the exact map, not a learned one (section 1.7)."""
+    """The run of a cell of the Lights Out figure. Its Dual is the exact map, not a learned one (section 8)."""
     if rep not in ("orig", "dual") or algo != "dqn":
         known = "orig (bits) and dual (exact distances) under dqn"
         raise UserError(
-            f"{task}: tables and sweeps have {known} here, not {rep} under {algo}; take another task for it"
+            f"{task}: tables and sweeps have {known} here, not {rep} under {algo}; dualgoal lightsout --rep has others"
         )
     experiment = Experiment(
         task.removeprefix("lightsout-"),

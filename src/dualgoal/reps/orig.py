@@ -1,4 +1,4 @@
-"""Orig (section 4.1): the goal itself. With it alone, a network may read state and goal images together."""
+"""Orig (section 4.1): the goal itself. On images, a network may read state and goal together."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -21,7 +21,7 @@ from dualgoal.reps import aggregation
 from dualgoal.reps.dual import Dual, DualNets
 
 Members = Float[Array, "E B N"]
-CLOSED = -5.0  # a new gate lets 0.7 % through, so that a gated form starts as the paper's Dual
+CLOSED = -5.0  # a new gate lets 0.7 % through, so that a gated form starts with a z that hardly looks at the state
 
 
 class SiameseNets(DualNets):
@@ -81,7 +81,7 @@ class StateAware(Dual, abc.ABC):
     """f(psi(s), phi(s, g)) with z = phi(s, g); gated, phi(s, g) = phi(g) + sigmoid(a) delta(s, g)."""
 
     gated: bool = False
-    """phi(s, g) = phi(g) + sigmoid(a) delta(s, g), where a starts at -5: the paper's Dual is the starting point."""
+    """phi(s, g) = phi(g) + sigmoid(a) delta(s, g), where a starts at -5, so that at first phi hardly looks at s."""
 
     looks_at_state = True
     fusion = "early"
