@@ -91,6 +91,24 @@ def test_ideal_solves_all_pairs_of_a_board(solved):
     assert lightsout_evaluation.all_pairs(solved, seed=0) == 1.0
 
 
+def test_a_solved_board_is_known_by_every_light(solved):
+    learned, exact = lightsout_evaluation.one_light_apart(solved, seed=0)
+    assert exact.tolist() == [5, 4, 5, 4, 5, 4, 5, 4, 5]
+    np.testing.assert_allclose(learned, exact, atol=1)
+    said = lightsout_evaluation.summary(solved, pairs=True).splitlines()
+    assert said[0] == "seed 0, step 1,500: solves goals 1, 2, 3, 4, 5; 100.0000% of all pairs" and len(said) == 4
+    assert said[1].startswith("  distance of boards that differ in one light: learned ")
+    assert said[1].endswith("; exact 5 4 5 4 5 4 5 4 5")
+
+
+def test_a_network_that_ignores_a_light_has_learned_no_distance_for_it(tmp_path, monkeypatch):
+    run = Experiment("3x3", "orig", seeds=(0,), steps=2).to_run(**SMALL)
+    out = lightsout.train(run, tmp_path / "run", trajectories=50, quiet=True)
+    corners = np.array([1, 0, 1, 0, 0, 0, 1, 0, 1])
+    monkeypatch.setattr(policy.Policy, "distance", lambda self, s, g: (np.abs(s - g) @ corners).astype(float))
+    assert lightsout_evaluation.one_light_apart(out, seed=0)[0].tolist() == corners.tolist()
+
+
 def test_a_run_is_an_ordinary_run(solved):
     rows = directory.evaluations(solved)
     assert len(rows) == 10 * 2 * 5 and {row.goal for row in rows} == {1, 2, 3, 4, 5}

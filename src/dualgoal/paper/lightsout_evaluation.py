@@ -83,11 +83,7 @@ def all_pairs(path: str | Path, seed: int) -> float:
     """The share of all (start, goal) pairs of a small board that a trained run solves within n presses."""
     loaded = policy.load(path, seed)
     view = View.parse(loaded.run.task)
-    if view.puzzle.buttons > 12:
-        raise UserError(
-            f"{path}: a {view.puzzle} board has 4^{view.puzzle.buttons} pairs; all are tried up to 12 buttons"
-        )
-    every = view.puzzle.boards(np.arange(2**view.puzzle.buttons))
+    every = _every_board(path, view.puzzle)
     pairs = np.arange(len(every) ** 2)
     solve = jax.jit(lambda params, s, g: play(loaded.agent, view, params, s, g)[0].sum())
     blocks = np.split(pairs, range(AT_ONCE, len(pairs), AT_ONCE))
@@ -95,13 +91,42 @@ def all_pairs(path: str | Path, seed: int) -> float:
     return float(sum(solved)) / len(pairs)
 
 
+def one_light_apart(path: str | Path, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """How far apart boards are that differ in one light, for each light: (n,) learned, a mean over all boards, and (n,)
+    exact. A network that ignores a light has learned 0."""
+    loaded = policy.load(path, seed)
+    view = View.parse(loaded.run.task)
+    every = _every_board(path, view.puzzle)
+    goals = np.asarray(view.goal(every))
+    others = [np.abs(every - light) for light in np.eye(view.puzzle.buttons)]
+    learned = [loaded.distance(np.asarray(view.state(boards)), goals).mean() for boards in others]
+    exact = [lightsout_puzzle.distance(view.puzzle, boards[0], every[0]) for boards in others]
+    return np.array(learned), np.array(exact)
+
+
+def _every_board(path: str | Path, puzzle: lightsout_puzzle.Puzzle) -> np.ndarray:
+    if puzzle.buttons > 12:
+        raise UserError(f"{path}: a {puzzle} board has 4^{puzzle.buttons} pairs; all are tried up to 12 buttons")
+    return puzzle.boards(np.arange(2**puzzle.buttons))
+
+
 def summary(path: str | Path, *, pairs: bool = False) -> str:
-    """The last evaluation of each seed in words and, with `pairs`, the share of all pairs of boards that it solves."""
+    """The last evaluation of each seed in words and, with `pairs`, the share of all pairs of boards that it solves and
+    how far apart it believes boards to be that differ in one light."""
     loaded = policy.load(path)
     rows = [row for row in directory.evaluations(path) if row.step == loaded.step]
     lines = []
     for seed in loaded.run.seeds:
         solved = [str(row.goal) for row in rows if row.seed == seed and row.successes]
         text = f"seed {seed}, step {loaded.step:,}: solves goals {', '.join(solved) or 'none'}"
-        lines.append(text + (f"; {all_pairs(path, seed):.4%} of all pairs" if pairs else ""))
+        if pairs:
+            learned, exact = one_light_apart(path, seed)
+            text += f"; {all_pairs(path, seed):.4%} of all pairs\n"
+            text += f"  distance of boards that differ in one light: learned {_numbers(learned, 1)}"
+            text += f"; exact {_numbers(exact, 0)}"
+        lines.append(text)
     return "\n".join(lines)
+
+
+def _numbers(values: np.ndarray, digits: int) -> str:
+    return " ".join(f"{value:.{digits}f}" for value in values)

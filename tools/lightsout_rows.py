@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""What runs of `dualgoal lightsout` on a small board have learned, as rows for results/lightsout_3x3.json.
+
+    python tools/lightsout_rows.py RUN ... > results/lightsout_3x3.json
+
+One row for each seed of each run, at its last step: the share of all pairs of boards that it solves, and how far apart
+it believes boards to be that differ in one light, for each light.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from dualgoal.paper import lightsout_evaluation
+from dualgoal.runs import config, policy
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of one run."""
+    loaded = policy.load(path)
+    run = loaded.run
+    about = {
+        "task": run.task,
+        "rep": config.to_dict(run)["rep"],
+        "hidden": list(run.algo.hidden),  # type: ignore[attr-defined]  # DQN's
+        "batch_size": run.batch_size,
+        "lr": run.lr,
+        "tau": run.tau,
+        "step": loaded.step,
+    }
+    found = []
+    for seed in run.seeds:
+        learned, exact = lightsout_evaluation.one_light_apart(path, seed)
+        solved = lightsout_evaluation.all_pairs(path, seed)
+        lights = {"learned": [round(float(d), 3) for d in learned], "exact": [int(d) for d in exact]}
+        found.append(about | {"seed": seed, "solved": solved} | lights)
+    return found
+
+
+def main() -> None:
+    found = [row for path in sys.argv[1:] for row in rows(Path(path))]
+    print("[\n" + ",\n".join(json.dumps(row) for row in found) + "\n]")
+
+
+if __name__ == "__main__":
+    main()
