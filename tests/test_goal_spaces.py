@@ -18,7 +18,7 @@ from dualgoal.errors import UserError
 from dualgoal.interface import Spec
 from dualgoal.loop import TrainingLoop
 from dualgoal.report import distances
-from dualgoal.runs import config, export, training
+from dualgoal.runs import config, export, labels, training
 from dualgoal.sampler import sample, to_device
 from dualgoal.streams import VALUE_GOALS, Waypoint, Window
 
@@ -90,7 +90,7 @@ def test_a_function(tmp_path):
         ({"goal_function": "nowhere.at.all:f"}, "No module named 'nowhere'.*PYTHONPATH"),
         ({"goal_function": "numpy:nothing"}, "numpy has nothing called nothing"),
         ({"goal_function": "numpy:pi"}, "is a float, which cannot be called"),
-        ({"goal_function": "numpy:sum"}, "expected one row per observation"),
+        ({"goal_function": "numpy:sum"}, r"expected \(8, G\) with G numbers"),
         ({"goal_function": "no colon"}, "not of the form module:name"),
         ({"goal_function": "missing.py:f"}, "No such file"),
     ],
@@ -194,6 +194,37 @@ def test_a_run_in_another_goal_space(tmp_path):
     assert all(min(abs(x - a) + abs(y - b) for a, b in recorded) < 2e-3 for x, y in table["points"]), "at their goals"
     export.export_policy(tmp_path / "run", tmp_path / "p.safetensors")
     assert json.loads((tmp_path / "p.json").read_text())["goal_shape"] == [2]
+
+
+def test_labels_ask_for_goals_of_the_same_meaning(tmp_path):
+    imported(tmp_path, recordings(), goal_dims=(1, 0, 2))
+    run = config.from_dict({
+        "task": "own", "steps": 2, "batch_size": 8, "eval_every": 2, "save_every": 2, "log_every": 2, "episodes": 0,
+        "rep": {"name": "dual", "hidden": [8], "dim": 4}, "algo": {"name": "gcivl", "hidden": [8]},
+    })  # fmt: skip
+    training.train(run, tmp_path / "run", data_path=tmp_path / "data", quiet=True)
+    labels.write_labels(tmp_path / "run", tmp_path / "data", tmp_path / "labels.npz")
+    words = "goals there are whole observations, but the run was trained on coordinates 1 0 2 of an observation"
+    with pytest.raises(UserError, match=words):
+        labels.write_labels(tmp_path / "run", tmp_path / "own.npz", tmp_path / "other.npz")
+    goal = np.zeros(3)
+    labels.write_labels(tmp_path / "run", tmp_path / "own.npz", tmp_path / "other.npz", goal=goal)
+    with pytest.raises(UserError, match=r"other.json: would be replaced, and it describes other.npz"):
+        labels.write_labels(tmp_path / "run", tmp_path / "data", tmp_path / "other.parquet")
+
+
+def test_a_missing_last_goal_is_filled_in_only_with_a_missing_last_action():
+    observations, actions = np.zeros((5, 2)), np.zeros((5, 1))
+    short = {"observations": observations, "actions": actions[1:], "goals": np.ones((4, 1))}
+    assert dataset.Dataset.from_episodes([short, short]).goals.shape == (10, 1)
+    with pytest.raises(UserError, match="goals"):
+        dataset.Dataset.from_episodes([short | {"actions": actions}] * 2)
+
+
+def test_a_function_itself_is_asked_for_its_name():
+    episode = {"observations": np.zeros((5, 3)), "actions": np.zeros((5, 2))}
+    with pytest.raises(UserError, match="goal_function is a function; give its name, module:name or file.py:name"):
+        dataset.Dataset.from_episodes([episode], goal_function=sums)
 
 
 def test_the_device_gets_the_goals(tmp_path):

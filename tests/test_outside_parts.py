@@ -21,7 +21,7 @@ from dualgoal.agent import Agent
 from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL, HIQL, NoAlgorithm
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
-from dualgoal.interface import Encoded, Expectile, Goal, Role, Routes, Spec
+from dualgoal.interface import Encoded, Expectile, Goal, Representation, Role, Routes, Spec
 from dualgoal.loop import TrainingLoop
 from dualgoal.options import check_options
 from dualgoal.reps import Dual
@@ -376,6 +376,37 @@ def test_what_depends_on_the_state_is_followed_through_a_program(parts):
     Agent(Sized(), GCBC(hidden=(8,)), SPEC).init(random.key(0))
     with pytest.raises(UserError, match="Hidden.encode reads the state"):
         Agent(Hidden(), GCBC(hidden=(8,)), SPEC).init(random.key(0))
+
+
+def test_goal_network_names_what_encode_reads(parts):
+    two = Dual(dim=4, hidden=(8,))
+    wrong = type("Wrong", (Dual,), {"goal_network": "psi"})(dim=4, hidden=(8,))
+    for rep in (
+        two,
+        type("Right", (Dual,), {})(dim=4, hidden=(8,)),
+        type("Silent", (type(wrong),), {"goal_network": None})(dim=4),
+    ):
+        Agent(rep, GCBC(hidden=(8,)), SPEC).init(random.key(0))
+    with pytest.raises(
+        UserError, match="Wrong.encode reads phi, but by its goal_network psi alone turns a goal into z"
+    ):
+        Agent(wrong, GCBC(hidden=(8,)), SPEC).init(random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (
+            lambda self, nets, s, g, spec: self.f(nets, s, g),
+            r"Valued.value gives values of shape \(2, 2\); expected \(2,\)",
+        ),
+        (Representation.value, "Valued says that it learns a value, so it must define it"),
+    ],
+)
+def test_a_declared_value_is_tried_before_training(value, words):
+    valued = type("Valued", (Dual,), {"value": value})(dim=4, hidden=(8,))
+    with pytest.raises((UserError, TypeError), match=words):
+        policy.try_out(TrainingLoop(Agent(valued, GCBC(hidden=(8,)), SPEC), (0,)), small.data())
 
 
 @pytest.mark.parametrize(

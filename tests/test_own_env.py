@@ -216,6 +216,60 @@ def test_success_is_judged_as_the_user_says():
         own.OwnEnv(Line(), terms(success="maybe"))
 
 
+def test_goals_of_the_shape_of_an_observation_need_not_be_observations():
+    """A distance is measured between goals: of the goal that an observation attains, not of the observation itself."""
+    swapped = lambda rows: rows[:, ::-1]
+    own_goals = terms(goal_shape=(2,), goals=((0.0, 2.0),), success="0.25", goals_as_states=False)
+    env = own.OwnEnv(Deaf(), own_goals, swapped)
+    obs, _ = env.reset(seed=0, task_id=1)
+    obs, *_, info = env.step(np.array([2.0 - obs[0]]))
+    assert not info["success"], "at the place, with a speed"
+    assert env.step(np.array([0.0]))[4]["success"] and obs[0] == 2.0
+    unknown = own.OwnEnv(Deaf(), own_goals)
+    unknown.reset(seed=0, task_id=1)
+    with pytest.raises(UserError, match=r"--success 0.25 needs the goal that an observation attains.*achieved_goal"):
+        unknown.step(np.zeros(1))
+    goals = Dataset(np.zeros((4, 2)), np.zeros((4, 1)), np.arange(4) == 3, goals=np.ones((4, 2), np.float32))
+    run = config.from_dict({"task": "line", "rep": {"name": "orig"}, "algo": {"name": "gcivl"}, "max_steps": 5})
+    made = world.make(run, training.describe(run, goals), Line)
+    assert not made.terms.goals_as_states
+
+
+def test_images_are_bytes():
+    class Picture(Line):
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.full((4, 4, 3), 0.5), {"goal": np.zeros((4, 4, 3), np.uint8)}
+
+    images = terms(observation_shape=(4, 4, 3), goal_shape=(4, 4, 3))
+    with pytest.raises(UserError, match=r"the environment's observations are images of float64; expected uint8"):
+        own.OwnEnv(Picture(), images).reset(seed=0)
+
+
+def test_noise_on_discrete_actions_is_refused_before_training(tmp_path):
+    ends = np.arange(40) % 10 == 9
+    data = Dataset(np.zeros((40, 2), np.float32), np.zeros(40, np.int32), ends, provenance={"num_actions": 3})
+    values = {"task": "line", "rep": {"name": "orig"}, "algo": {"name": "gcbc", "hidden": [8]}, "max_steps": 5}
+    values |= {"steps": 2, "eval_every": 2, "log_every": 2, "save_every": 2, "episodes": 1, "batch_size": 4}
+    run = config.from_dict(values | {"seeds": [0]})
+    make = lambda: Line(discrete=True)
+    noisy = dataclasses.replace(run, action_noise=0.5)
+    with pytest.raises(UserError, match="action noise is for actions that are numbers"):
+        training.train(noisy, tmp_path / "noisy", datasets=(data, None), env=make, quiet=True)
+    assert not (tmp_path / "noisy").exists()
+
+
+def test_an_environment_that_ends_the_program_is_one_line():
+    class Leaving(Line):
+        def step(self, action):
+            raise SystemExit(3)
+
+    env = own.OwnEnv(Leaving(), TERMS)
+    env.reset(seed=0)
+    with pytest.raises(UserError, match="the environment's step raised SystemExit: 3"):
+        env.step(np.zeros(1))
+
+
 def test_dict_observations_are_joined_as_the_data_were():
     env = own.OwnEnv(Parts(), terms(observation_keys=("place", "speed")))
     obs, info = env.reset(seed=0)

@@ -183,7 +183,7 @@ class Agent:
         for nets, named in ((params.rep, self.rep.goal_network), (params.algo, self.algo.policy_network)):
             if named:
                 compatibility.require_networks(nets, (named,))
-        compatibility.check_blind(self.rep, params.rep, self.rep_spec)
+        compatibility.check_encoding(self.rep, params.rep, self.rep_spec)
         targets = jax.tree.map(jnp.copy, self.with_ema(params))  # a copy: donated buffers must not be shared
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
 
@@ -340,10 +340,10 @@ class Agent:
         """V(s, g) under the -1/0 reward: the representation's own where it has one, else the algorithm's."""
         s, g = self.features(params, s, g)
         if self.has_rep_value:
-            return self.rep.value(params.rep, s, g, self.rep_spec)
+            return compatibility.checked_values(self.rep, self.rep.value(params.rep, s, g, self.rep_spec), len(s))
         if self.algo.learns_value:
             z = self.cast_for_heads(self.represent(params.rep, g, s, key).z)
-            return self.algo.value(params.algo, s, z, self.algo_spec)
+            return compatibility.checked_values(self.algo, self.algo.value(params.algo, s, z, self.algo_spec), len(s))
         names = f"{type(self.rep).__name__} nor {type(self.algo).__name__}"
         which = " that this run can use" if self.rep.learns_value else ""
         raise UserError(f"neither {names} learns a value{which} to measure distance with")

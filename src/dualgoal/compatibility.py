@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from dualgoal.errors import UserError, kind_of, unknown
 from dualgoal.interface import Algorithm, Encoded, Loss, Nets, Representation, Spec, Trains
+
+STATE = "the state"
 
 
 def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> None:
@@ -46,7 +49,20 @@ def check_actions(algo: Algorithm, spec: Spec) -> None:
     kind = "discrete" if spec.discrete else "continuous"
     if kind not in algo.actions:
         usable = " and ".join(sorted(algo.actions))
-        raise UserError(f"{type(algo).__name__} cannot use {kind} actions; it can use {usable} ones")
+        hint = f"; give {option}" if (option := _option_for(algo, kind)) else ""
+        raise UserError(f"{type(algo).__name__} cannot use {kind} actions; it can use {usable} ones{hint}")
+
+
+def _option_for(algo: Algorithm, kind: str) -> str | None:
+    """The option with which an algorithm can use actions of this kind, if there is one."""
+    hints = typing.get_type_hints(type(algo))
+    for field in dataclasses.fields(algo):
+        for value in (
+            typing.get_args(hints[field.name]) if typing.get_origin(hints[field.name]) is typing.Literal else ()
+        ):
+            if kind in dataclasses.replace(algo, **{field.name: value}).actions:
+                return f"--algo.{field.name} {value}"
+    return None
 
 
 def check_goals(rep: Representation, spec: Spec) -> None:
@@ -119,6 +135,13 @@ def checked_actions(algo: Algorithm, actions: Array, rows: int, spec: Spec) -> A
     return actions
 
 
+def checked_values(part: Representation | Algorithm, values: Array, rows: int) -> Array:
+    """The values of this many pairs, if there is one for each of them."""
+    if values.shape != (rows,):
+        raise UserError(f"{type(part).__name__}.value gives values of shape {values.shape}; expected ({rows},)")
+    return values
+
+
 def checked_loss(where: str, found: Any) -> Loss:
     """A loss of a part, if it is a single number, with single numbers to log."""
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
@@ -154,17 +177,34 @@ def pair_of_rows(spec: Spec) -> list[jax.ShapeDtypeStruct]:
     return [jax.ShapeDtypeStruct((2, *shape), kind) for shape in (spec.observation_shape, spec.goal_shape)]
 
 
-def check_blind(rep: Representation, nets: Nets, spec: Spec) -> None:
-    """Refuse a representation whose z depends on the state although it says that it does not: algorithms would use z as
-    seen from one state at another."""
-    if rep.looks_at_state or is_ours(rep):
+def check_encoding(rep: Representation, nets: Nets, spec: Spec) -> None:
+    """Refuse a representation whose z depends on more than it says: on the state (algorithms would use z as seen from
+    one state at another), or on other networks than `goal_network`, which exports take for the only one."""
+    if is_ours(rep):
         return
+    name, read = type(rep).__name__, _read_by_encoding(rep, nets, spec)
+    if STATE in read and not rep.looks_at_state:
+        raise UserError(f"{name}.encode reads the state; declare looks_at_state = True")
+    others = sorted(read - {STATE, rep.goal_network})
+    if rep.goal_network is not None and others:
+        raise UserError(
+            f"{name}.encode reads {others[0]}, but by its goal_network {rep.goal_network} alone turns a goal into z; "
+            "name the right one, or None"
+        )
+
+
+def _read_by_encoding(rep: Representation, nets: Nets, spec: Spec) -> set[str]:
+    """What z depends on besides the goal: the state, and networks by their names."""
+    arrays, rest = eqx.partition(nets, eqx.is_array)
     s, g = pair_of_rows(spec)
-    z = lambda s, g, key: checked_encoding(rep, rep.encode(nets, g, s, key), 2, spec).z
-    program = jax.make_jaxpr(z)(s, g, jax.random.key(0)).jaxpr
-    follows = {id(program.invars[0])}
+
+    def z(s: Array, arrays: Nets, g: Array, key: Array) -> Array:
+        return checked_encoding(rep, rep.encode(eqx.combine(arrays, rest), g, s, key), 2, spec).z
+
+    program = jax.make_jaxpr(z)(s, arrays, g, jax.random.key(0)).jaxpr
+    networks = [name for name in require_networks(nets, ()) for _ in jax.tree.leaves(getattr(arrays, name))]
+    reads = {id(x): {name} for x, name in zip(program.invars, [STATE, *networks], strict=False)}
     for step in program.eqns:
-        if any(id(x) in follows for x in step.invars):
-            follows |= {id(x) for x in step.outvars}
-    if any(id(x) in follows for x in program.outvars):
-        raise UserError(f"{type(rep).__name__}.encode reads the state; declare looks_at_state = True")
+        found = set().union(*(reads.get(id(x), ()) for x in step.invars))
+        reads |= {id(x): found for x in step.outvars}
+    return set().union(*(reads.get(id(x), ()) for x in program.outvars))

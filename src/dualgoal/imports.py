@@ -55,13 +55,13 @@ def calling(what: str) -> Iterator[None]:
     """Around code of the user's own: what it raises becomes one line, or stays as it is if DUALGOAL_DEBUG is set."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, UserError) or os.environ.get("DUALGOAL_DEBUG"):
             raise
         raise raised(what, error) from error
 
 
-def raised(what: str, error: Exception) -> UserError:
+def raised(what: str, error: Exception | SystemExit) -> UserError:
     """One line about an exception of the user's code, with the last place that is neither ours nor a library's."""
     ours = (str(Path(__file__).parent), "<")
     places = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(ours)]

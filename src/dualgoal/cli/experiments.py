@@ -41,8 +41,7 @@ class LightsOut(Experiment, Verb):
     eval_every: Annotated[int | None, unset("a tenth of the steps", "INT")] = None
     """Steps between evaluations."""
     pairs: bool = False
-    """After training, also try all pairs of boards, and measure the learned distance of boards that differ in one light
-    (up to 12 buttons)."""
+    """After training, also try all pairs of boards, and see which lights are ignored (up to 12 buttons)."""
     quiet: bool = False
     """Show no progress."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal import imports
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, kind_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,11 @@ class GoalSpace:
     @classmethod
     def choose(cls, dims: Sequence[int], keys: Sequence[str], function: str | None) -> "GoalSpace | None":
         """The space that a user's options describe; None if goals are whole observations."""
+        if function is not None and not isinstance(function, str):
+            raise UserError(
+                f"goal_function is {kind_of(function)}; give its name, module:name or file.py:name, by which "
+                "evaluation finds it again"
+            )
         given = [name for name, value in (("dims", dims), ("keys", keys), ("function", function)) if value]
         if len(given) > 1:
             raise UserError(f"--goal-{given[0]} and --goal-{given[1]} both say what a goal is; give one of them")
@@ -52,7 +57,7 @@ class GoalSpace:
         if goals.ndim < 2 or len(goals) != len(observations):
             raise UserError(
                 f"{name}: {self.function} gives shape {goals.shape} for {len(observations)} rows of observations; "
-                "expected one row per observation"
+                f"expected ({len(observations)}, G) with G numbers for each goal"
             )
         return goals
 

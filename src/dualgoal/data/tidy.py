@@ -7,19 +7,20 @@ from dualgoal.data.sources import Rows
 
 def arrays(rows: Rows) -> dict[str, np.ndarray]:
     """The arrays of an episode: images with channels last, single numbers as vectors of length one, discrete actions
-    without a trailing axis of one. A last action that is missing is filled in, and a last goal too (the last row of an
-    episode is never a goal)."""
+    without a trailing axis of one. A last action that is missing is filled in, and then a missing last goal too (the
+    last row of an episode is never a goal)."""
     observations, actions = _vectors_or_images(rows.observations), np.atleast_1d(rows.actions)
     if actions.ndim == 1 and actions.dtype.kind == "f":
         actions = actions[:, None]
     if actions.ndim == 2 and actions.shape[1] == 1 and actions.dtype.kind in "iu":
         actions = actions[:, 0]
-    if len(observations) == len(actions) + 1:
+    short = len(observations) == len(actions) + 1
+    if short:
         actions = np.concatenate([actions, np.zeros_like(actions[:1])])
     if rows.goals is None:
         return {"observations": observations, "actions": actions}
     goals = _vectors_or_images(rows.goals)
-    if len(goals) == len(observations) - 1:
+    if short and len(goals) == len(observations) - 1:
         goals = np.concatenate([goals, goals[-1:]])
     return {"observations": observations, "actions": actions, "goals": goals}
 

@@ -73,6 +73,7 @@ class Terms:
     tasks: int | None = None  # how many tasks, where the environment does not say
     success: str = "info"
     max_steps: int | None = None
+    goals_as_states: bool = True  # False: the data hold goals of their own, perhaps of the shape of an observation
 
 
 class OwnEnv(TaskEnv):
@@ -188,12 +189,19 @@ class OwnEnv(TaskEnv):
             raise UserError(
                 f"{self.task}: the environment's goals are {goal.shape}, the data's {self.terms.goal_shape}"
             )
-        return _as_stored(goal)
+        return self._as_stored("goals", goal)
 
     def _achieved(self, raw: Any, obs: np.ndarray) -> np.ndarray:
         if isinstance(raw, Mapping) and (keys := self._goal_keys(raw) or ("achieved_goal",))[0] in raw:
             return joined(raw, keys)
-        return self._in_space(obs)
+        whole = self.terms.goals_as_states and self.terms.goal_shape == self.terms.observation_shape
+        found = obs[None] if whole else self._goals_of(obs[None])
+        if found is None:
+            raise UserError(
+                f"{self.task}: --success {self.terms.success} needs the goal that an observation attains, which does "
+                "not follow from it here; expected observation['achieved_goal'], or give --success module:function"
+            )
+        return found[0]
 
     def _goal_keys(self, parts: Mapping[str, Any]) -> tuple[str, ...]:
         """The parts that make a goal, if they are all there."""
@@ -227,13 +235,24 @@ class OwnEnv(TaskEnv):
             obs = np.atleast_1d(raw)
         if obs.shape != (shape := self.terms.observation_shape):
             raise UserError(f"{self.task}: the environment's observations are {obs.shape}, the data's {shape}")
-        stored = _as_stored(obs)
+        stored = self._as_stored("observations", obs)
         if stored.dtype != np.uint8 and not np.isfinite(stored).all():
             when = number_of(self._steps, "step")
             raise UserError(
                 f"{self.task}: the environment's observation after {when} has nan or infinity; expected finite numbers"
             )
         return stored
+
+    def _as_stored(self, what: str, row: np.ndarray) -> np.ndarray:
+        """An observation or a goal of the type that datasets have."""
+        if row.ndim != 3:
+            return row.astype(np.float32)
+        if row.dtype != np.uint8:
+            raise UserError(
+                f"{self.task}: the environment's {what} are images of {row.dtype}; expected uint8 (0 to 255), "
+                "as in the data"
+            )
+        return row
 
     def _action(self, action: Any) -> Any:
         if self.terms.discrete:
@@ -260,11 +279,6 @@ class OwnEnv(TaskEnv):
         if found is None:
             raise UserError(f"{self.task}: the environment does not say how long an episode lasts; give --max-steps")
         return int(found)
-
-
-def _as_stored(row: np.ndarray) -> np.ndarray:
-    """An observation or a goal of the type that datasets have."""
-    return row if row.dtype == np.uint8 and row.ndim == 3 else row.astype(np.float32)
 
 
 def joined(parts: Mapping[str, Any], keys: Sequence[str]) -> np.ndarray:

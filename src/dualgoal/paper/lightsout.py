@@ -36,8 +36,7 @@ class Experiment:
     size: str = "4x5"
     """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6."""
     rep: RepName = "ideal"
-    """orig: the bits. ideal: exact distances from 64 boards in place of states and goals, as in the paper. ideal_goals:
-    in place of goals alone. The others are learned: the paper's Dual, and duals that look at the state."""
+    """orig: bits. ideal: exact distances for states and goals (the paper), ideal_goals: for goals. Others: learned."""
     seeds: tuple[int, ...] = (0, 1, 2, 3)
     """Training seeds."""
     steps: int = 1_000_000
@@ -130,7 +129,8 @@ def configure(task: str, rep: str, algo: str, **options: Any) -> "Run":
     if rep not in ("orig", "dual") or algo != "dqn":
         known = "orig (bits) and dual (exact distances) under dqn"
         raise UserError(
-            f"{task}: tables and sweeps have {known} here, not {rep} under {algo}; dualgoal lightsout --rep has others"
+            f"{task}: tables and sweeps have {known} here, not {rep} under {algo}; take another task for it, or "
+            "dualgoal lightsout for other representations"
         )
     experiment = Experiment(
         task.removeprefix("lightsout-"),

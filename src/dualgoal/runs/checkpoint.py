@@ -23,6 +23,7 @@ from dualgoal.runs.config import canonical
 Arrays = dict[str, np.ndarray]
 
 NOT_ARRAYS = "not a safetensors file; restore it or train again"
+OTHER_CODE = "made by another version, or with other code of a part?"
 FACTS_LIMIT = 1 << 16  # bytes of a checkpoint's JSON
 
 
@@ -122,7 +123,7 @@ def fits(path: Path, expected: Mapping[str, Shape]) -> None:
         wanted = (expected[name].shape, expected[name].dtype.name) if name in expected else None
         if held.get(name) != wanted:
             found_as, wanted_as = held.get(name, "absent"), wanted or "absent"
-            raise UserError(f"{path}: array '{name}' is {found_as}, expected {wanted_as}; made by another version?")
+            raise UserError(f"{path}: array '{name}' is {found_as}, expected {wanted_as}; {OTHER_CODE}")
 
 
 def _check(facts: Mapping[str, Any]) -> str:

@@ -150,6 +150,13 @@ def usable_evaluations(path: str | Path, name: str = EVALUATIONS) -> tuple[list[
     return usable_rows(Path(path) / name, EvalRow.from_json)
 
 
+def _require_own_folder(path: Path) -> None:
+    """Raise if a new run would be made in a folder that holds other runs, which it would hide, or datasets."""
+    for what, patterns in (("runs", (f"*/{CONFIG}", f"*/*/{CONFIG}")), ("datasets", ("*.npz",))):
+        if any(next(path.glob(pattern), None) for pattern in patterns):
+            raise UserError(f"{path}: holds {what}; give the run a folder of its own, such as --out {path / 'NAME'}")
+
+
 class Store(AbstractContextManager["Store"]):
     """A run directory opened for writing. Use as a context manager: leaving it lets others write.
 
@@ -164,6 +171,8 @@ class Store(AbstractContextManager["Store"]):
             raise UserError(f"{path}: is the root of the file system; choose a folder for --out")
         if os.path.lexists(self.path / CONFIG):  # a wrong command does not even touch a run that is there
             require_same_run(self.path, read_run(self.path), run)
+        else:
+            _require_own_folder(self.path)
         make_folder(self.checkpoints)
         require_no_link(self.checkpoints)
         self.owner = owner.acquire(self.path, wait=wait, say=warn)

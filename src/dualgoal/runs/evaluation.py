@@ -19,6 +19,7 @@ from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.runs import directory, measured, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode
+from dualgoal.runs.facts import RunFacts
 from dualgoal.runs.rows import Conditions, EvalRow
 from dualgoal.runs.worker import ENVIRONMENT, Job, Player
 from dualgoal.workers import Here, Pool
@@ -100,6 +101,12 @@ class WorkerEvaluator(AbstractContextManager["WorkerEvaluator"]):
         return finished
 
 
+def require_sensible(conditions: Conditions, facts: RunFacts) -> None:
+    """Raise where noise means nothing."""
+    if conditions.action_noise and facts.sizes.discrete:
+        raise UserError("action noise is for actions that are numbers; these are discrete, evaluate without it")
+
+
 def _rows(step: int, answers: Sequence[tuple[Job, list[Episode]]]) -> list[EvalRow]:
     """One row per seed and goal, as in eval.jsonl."""
     played: dict[tuple[int, int], list[Episode]] = {}
@@ -167,6 +174,7 @@ def evaluate(
         eval_seed,
         random,
     )
+    require_sensible(conditions, facts)
     plan = Plan(
         directory.choose_seeds(path, run, (seeds,) if isinstance(seeds, int) else seeds),
         facts.goals or world.count_goals(run, facts, env),

@@ -36,6 +36,8 @@ def require_free(out: Path, form: str, what: str = "an export") -> None:
         pass
     if there.exists() and not (isinstance(known, dict) and known.get("format") == form):
         raise UserError(f"{there}: would be replaced, and it is not {what}; choose another --out")
+    if isinstance(known, dict) and (other := known.get("file", out.name)) != out.name:
+        raise UserError(f"{there}: would be replaced, and it describes {other}; choose another --out")
 
 
 def describe(loaded: policy.Policy) -> tuple[checkpoint.Arrays, dict[str, Any]]:

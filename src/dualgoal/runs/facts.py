@@ -78,6 +78,14 @@ class DataFacts:
     maze: MazeMap | None = None  # of one's own
     details: dict[str, Any] = field(default_factory=dict)  # whatever else their maker recorded
 
+    def require_goals_of(self, where: object, data: Dataset) -> None:
+        """Raise if goals of other data mean something else than these."""
+        other = type(self).of(data).goal_space
+        if _meaning(self.goal_space) != _meaning(other):
+            raise UserError(
+                f"{where}: goals there are {_meaning(other)}, but the run was trained on {_meaning(self.goal_space)}"
+            )
+
     @property
     def quality(self) -> Quality | None:
         """How the images were drawn; None for vectors."""
@@ -103,6 +111,17 @@ class DataFacts:
         values = {name: value for name, value in data.provenance.items() if name in known}
         details = {name: value for name, value in data.provenance.items() if name not in {*known, *counts}}
         return typed({**values, **counts, "details": details}, cls, "provenance")
+
+
+def _meaning(space: GoalSpace | None) -> str:
+    """What goals are, in words. Arrays that were handed over may have had any name."""
+    if space is None:
+        return "whole observations"
+    if space.dims:
+        return f"coordinates {' '.join(map(str, space.dims))} of an observation"
+    if space.function:
+        return f"what {space.function.rpartition('/')[2]} makes of an observation"
+    return "arrays of their own"
 
 
 @dataclass(frozen=True)

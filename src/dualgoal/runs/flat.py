@@ -13,7 +13,7 @@ from dualgoal.errors import UserError
 from dualgoal.interface import Algorithm, Representation
 from dualgoal.nets.heads import Actor, Bottleneck, Dense, Embedding, Flow
 from dualgoal.runs import trees
-from dualgoal.runs.checkpoint import Arrays
+from dualgoal.runs.checkpoint import OTHER_CODE, Arrays
 
 Kind = dict[str, Any]
 
@@ -42,7 +42,7 @@ def unflatten(rep: Representation, algo: Algorithm, template: Any, arrays: Array
     if wrong := [key for key in {*layout, *arrays} if _shape(layout, key) != _shape(arrays, key)]:
         key = min(wrong)
         found, wanted = _shape(arrays, key) or "absent", _shape(layout, key) or "absent"
-        raise UserError(f"{name}: array '{key}' is {found}, expected {wanted}; made by another version?")
+        raise UserError(f"{name}: array '{key}' is {found}, expected {wanted}; {OTHER_CODE}")
     numbers, known = np.zeros(ends[-1], np.float32), np.zeros(ends[-1], bool)
     for key, floats in layout.items():
         at = floats.astype(np.int64)

@@ -55,13 +55,16 @@ def write_labels(
     loaded = policy.load(run, seed, step)
     rows = dataset.load(data, loaded.run.task if Path(data).is_dir() else None, split)
     loaded.facts.sizes.require_fit(data, rows.observation_shape, rows.goal_shape)
+    if goal is None:
+        loaded.facts.dataset.require_goals_of(data, rows)
     columns = measure(loaded, rows, goal, progress)
     make_folder(out.parent)
     with replacing(out) as temporary:
         _write(temporary, columns, out.suffix)
         digest = sha256(temporary)
         facts = {
-            "format": FORMAT, "columns": COLUMNS, "rows": rows.rows, "episodes": rows.episodes, "sha256": digest,
+            "format": FORMAT, "file": out.name, "sha256": digest, "columns": COLUMNS, "rows": rows.rows,
+            "episodes": rows.episodes,
             "run": str(run), "run_id": loaded.run.id, "seed": loaded.seed, "step": loaded.step,
             "discount": loaded.run.discount, "data": str(rows.provenance.get("file")), "split": split,
             "data_sha256": rows.provenance.get("sha256"),

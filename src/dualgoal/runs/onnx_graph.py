@@ -122,6 +122,11 @@ class Translator:
         if name in CALLS:
             return self.call(params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"], values)
         if whole and not any(isinstance(value, Tensor | Spread) for value in values):
+            if name == "dim_as_value":
+                raise UserError(
+                    "ONNX export does not know what depends on the number of rows, such as a mean over them; export as "
+                    "safetensors instead"
+                )
             done = equation.primitive.bind(*values, **params)
             return list(done) if equation.primitive.multiple_results else [done]
         values = [v if isinstance(v, Tensor | Spread) or _is_key(v) else np.asarray(v) for v in values]

@@ -117,8 +117,11 @@ def try_out(loop: TrainingLoop, data: Transitions) -> None:
     if is_ours(agent.rep) and is_ours(agent.algo):
         return
     loop.trace(data)
+    ask = lambda method: jax.eval_shape(method, _template(agent).params, *pair_of_rows(agent.spec), random.key(0))
     if not is_ours(agent.algo):
-        jax.eval_shape(agent.act, _template(agent).params, *pair_of_rows(agent.spec), random.key(0))
+        ask(agent.act)
+    if agent.has_rep_value or agent.algo.learns_value:
+        ask(agent.value)
 
 
 def read_params(file: Path, agent: Agent, index: int, seeds: int) -> Any:

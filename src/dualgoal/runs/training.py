@@ -18,7 +18,7 @@ from dualgoal.files import cache_folder
 from dualgoal.loop import TrainingLoop
 from dualgoal.runs import continuing, directory, memory, policy, resume, trackers, world
 from dualgoal.runs.config import Run, differences
-from dualgoal.runs.evaluation import Plan, WorkerEvaluator
+from dualgoal.runs.evaluation import Plan, WorkerEvaluator, require_sensible
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
 from dualgoal.runs.interruption import Interruption
 from dualgoal.runs.rest import Rest
@@ -123,6 +123,7 @@ def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Datase
         require_env(run, may_be_own=False)
     if not run.eval_steps:
         return facts
+    require_sensible(Plan.of(run, 0).conditions, facts)
     facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training.goal_shape, validation))
     return dataclasses.replace(facts, goals=world.count_goals(run, facts, env))
 

@@ -39,6 +39,7 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
         task=run.task, observation_shape=sizes.observation_shape, goal_shape=sizes.goal, action_dim=sizes.action_dim,
         discrete=sizes.discrete, observation_keys=data.observation_keys, goal_keys=space.keys if space else (),
         goals=facts.goal_list, tasks=count if kind == "env" else None, success=run.success, max_steps=run.max_steps,
+        goals_as_states=not sizes.goal_shape,
     )  # fmt: skip
     goals_of = (lambda rows: space.of(run.task, rows)) if space is not None else None
     return own.OwnEnv(made if given is None else own.build(given, run.max_steps), terms, goals_of)
