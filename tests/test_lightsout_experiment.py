@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dualgoal.agent import Agent
 from dualgoal.collect.lightsout import view_dataset
 from dualgoal.envs import lightsout_puzzle
 from dualgoal.envs.lightsout import ANCHORS, SeededLightsOut, View
@@ -99,6 +101,24 @@ def test_a_solved_board_is_known_by_every_light(solved):
     assert said[0] == "seed 0, step 1,500: solves goals 1, 2, 3, 4, 5; 100.0000% of all pairs" and len(said) == 4
     assert said[1].startswith("  distance of boards that differ in one light: learned ")
     assert said[1].endswith("; exact 5 4 5 4 5 4 5 4 5")
+
+
+def test_pairs_may_be_solved_without_a_light(tmp_path, monkeypatch):
+    """A policy to which the goal and the board that differs from it in the centre are the same."""
+    run = Experiment("3x3", "orig", seeds=(0,), steps=2).to_run(**SMALL)
+    out = lightsout.train(run, tmp_path / "run", trajectories=50, quiet=True)
+    puzzle = Puzzle(3, 3)
+    centre = lightsout_puzzle.presses(puzzle, np.eye(9)[4])
+
+    def act(self, params, s, g, key, temperature=0.0):
+        to_goal = lightsout_puzzle.presses(puzzle, jnp.abs(s - g))
+        to_other = jnp.abs(to_goal - centre[None])
+        nearer = (to_other.sum(axis=-1) < to_goal.sum(axis=-1))[:, None]
+        return jnp.where(nearer, to_other, to_goal).argmax(axis=-1)
+
+    monkeypatch.setattr(Agent, "act", act)
+    assert lightsout_evaluation.all_pairs(out, 0, without=4) == 1.0
+    assert lightsout_evaluation.all_pairs(out, 0) == 0.5
 
 
 def test_a_network_that_ignores_a_light_has_learned_no_distance_for_it(tmp_path, monkeypatch):

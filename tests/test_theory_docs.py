@@ -1,11 +1,17 @@
 """The Python of docs/theory.md runs and says what the page says."""
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "theory.md"
+import pages
+from dualgoal.envs.lightsout import View
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "theory.md"
+LIGHTS = {"a corner": [0, 2, 6, 8], "an edge": [1, 3, 5, 7], "the centre": [4]}
 
 
 def test_the_page_runs():
@@ -18,3 +24,33 @@ def test_the_page_runs():
     distances = puzzle["lightsout_puzzle"].distance(puzzle["puzzle"], puzzle["starts"], puzzle["goals"])
     assert distances.tolist() == [4, 10, 14, 16, 20]
     assert len(blocks) == 2
+
+
+def rows_of_the_small_board() -> dict[tuple[str, int], list[dict]]:
+    """The rows of results/lightsout_3x3.json by what `--rep` was and by the number of layers."""
+    found: dict[tuple[str, int], list[dict]] = {}
+    for row in json.loads((ROOT / "results" / "lightsout_3x3.json").read_text()):
+        view = View.parse(row["task"])
+        name = ("ideal_goals" if view.goals_only else "ideal") if view.ideal else row["rep"]["name"]
+        found.setdefault((name, len(row["hidden"])), []).append(row)
+    return found
+
+
+def test_what_the_page_says_of_goals_alone_is_in_the_file():
+    page, rows = PAGE.read_text(encoding="utf-8"), rows_of_the_small_board()
+    shown = pages.table(page, "The share of all pairs that each of four seeds solves")
+    for name, _, _, *cells in shown:
+        for layers, cell in zip((4, 2), cells, strict=True):
+            solved = [f"{100 * row['solved']:.0f}" for row in rows.pop((name.strip("`"), layers), ())]
+            assert cell == (", ".join(solved) or "not run")
+    assert not rows, "the page leaves rows out"
+
+
+def test_which_lights_the_page_says_are_ignored():
+    page, rows = PAGE.read_text(encoding="utf-8"), rows_of_the_small_board()
+    (_, *exact), *shown = pages.table(page, "Means over boards and seeds")
+    assert [float(cell) for cell in exact] == [rows["dual", 4][0]["exact"][lights[0]] for lights in LIGHTS.values()]
+    for name, *cells in shown:
+        learned = np.mean([row["learned"] for row in rows[name.strip("`"), 4]], axis=0)
+        assert cells == [f"{learned[lights].mean():.1f}" for lights in LIGHTS.values()]
+    assert max(row["learned"][4] for n in ("dual", "dual_siamese") for row in rows[n, 4]) < 1, "with any seed"

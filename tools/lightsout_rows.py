@@ -4,7 +4,8 @@
     python tools/lightsout_rows.py RUN ... > results/lightsout_3x3.json
 
 One row for each seed of each run, at its last step: the share of all pairs of boards that it solves, and how far apart
-it believes boards to be that differ in one light, for each light.
+it believes boards to be that differ in one light, for each light. `ignored` is the light for which that is least, and
+`solved_without` the share of pairs that it solves if this light need not be right.
 """
 
 import json
@@ -34,7 +35,9 @@ def rows(path: Path) -> list[dict[str, Any]]:
         learned, exact = lightsout_evaluation.one_light_apart(path, seed)
         solved = lightsout_evaluation.all_pairs(path, seed)
         lights = {"learned": [round(float(d), 3) for d in learned], "exact": [int(d) for d in exact]}
-        found.append(about | {"seed": seed, "solved": solved} | lights)
+        ignored = int(learned.argmin())
+        without = {"ignored": ignored, "solved_without": lightsout_evaluation.all_pairs(path, seed, ignored)}
+        found.append(about | {"seed": seed, "solved": solved} | lights | without)
     return found
 
 

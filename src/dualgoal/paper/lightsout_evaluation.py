@@ -62,30 +62,39 @@ class OnDevice(AbstractContextManager["OnDevice"]):
 
 
 def play(
-    agent: Agent, view: View, params: Any, start: lightsout_puzzle.Bits, goal: lightsout_puzzle.Bits
+    agent: Agent,
+    view: View,
+    params: Any,
+    start: lightsout_puzzle.Bits,
+    goal: lightsout_puzzle.Bits,
+    without: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Greedy episodes of at most n presses from (B, n) boards to (B, n) goals: solved (B,) bool and presses (B,)."""
+    """Greedy episodes of at most n presses from (B, n) boards to (B, n) goals: solved (B,) bool and presses (B,). The
+    light `without` may differ from the goal's."""
     goal = jnp.asarray(goal, jnp.float32)
     seen_goal = view.goal(goal)
+    free = np.arange(view.puzzle.buttons) == (-1 if without is None else without)
+    solved = lambda board: ((board == goal) | free[None]).all(axis=-1)
 
     def step(carry: tuple[jax.Array, jax.Array], key: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
         board, length = carry
-        done = (board == goal).all(-1)
+        done = solved(board)
         pressed = lightsout_puzzle.press(view.puzzle, board, agent.act(params, view.state(board), seen_goal, key))
         return (jnp.where(done[:, None], board, pressed), length + ~done), None
 
     begin = (jnp.asarray(start, jnp.float32), jnp.zeros(goal.shape[0], jnp.int32))
     (board, length), _ = jax.lax.scan(step, begin, random.split(random.key(0), view.puzzle.buttons))
-    return (board == goal).all(-1), length
+    return solved(board), length
 
 
-def all_pairs(path: str | Path, seed: int) -> float:
-    """The share of all (start, goal) pairs of a small board that a trained run solves within n presses."""
+def all_pairs(path: str | Path, seed: int, without: int | None = None) -> float:
+    """The share of all (start, goal) pairs of a small board that a trained run solves within n presses, where the light
+    `without` need not be right."""
     loaded = policy.load(path, seed)
     view = View.parse(loaded.run.task)
     every = _every_board(path, view.puzzle)
     pairs = np.arange(len(every) ** 2)
-    solve = jax.jit(lambda params, s, g: play(loaded.agent, view, params, s, g)[0].sum())
+    solve = jax.jit(lambda params, s, g: play(loaded.agent, view, params, s, g, without)[0].sum())
     blocks = np.split(pairs, range(AT_ONCE, len(pairs), AT_ONCE))
     solved = [solve(loaded.params, every[block // len(every)], every[block % len(every)]) for block in blocks]
     return float(sum(solved)) / len(pairs)
