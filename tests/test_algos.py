@@ -198,7 +198,9 @@ def test_discrete_actions(name, rep):
 
 @pytest.mark.parametrize("algo", [CRL(), GCFBC(), GCIQL(actor="ddpgbc")])
 def test_algorithms_that_need_continuous_actions_say_so(algo):
-    with pytest.raises(UserError, match="cannot use discrete actions; it can use continuous ones"):
+    words = "cannot use discrete actions; it can use continuous ones"
+    hint = "; give --algo.actor awr" if isinstance(algo, GCIQL) else ""
+    with pytest.raises(UserError, match=f"{words}{hint}$"):
         Agent(small.rep("orig"), algo, CHOICE)
 
 

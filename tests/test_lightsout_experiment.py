@@ -170,12 +170,13 @@ def test_experiment_takes_every_open_choice(asked):
         "3x3", "ideal", seeds=(0,), steps=40, batch_size=16, hidden=(16,), scaling="standardised",
         network="onehot", double=True, loss="huber", reached_by="row", trajectories=50, anchor_seed=3,
     ).train("x")  # fmt: skip
-    Experiment("4x5", "dual", hidden=(32,)).train("x")
+    Experiment("4x5", "dual", hidden=(32,), trained_by="all").train("x")
     (run, data), (learned, _) = asked
     assert run.task == "lightsout-3x3-ideal-standardised-anchors3" and run.reached_by == "row"
     assert (run.algo.network, run.algo.double, run.algo.loss, run.eval_every) == ("onehot", True, "huber", 4)
     assert data == (50, 25, 0)
     assert learned.rep.hidden == learned.algo.hidden == (32,) and learned.task == "lightsout-4x5"
+    assert learned.rep.trained_by == "all" and Experiment("4x5", "dual").to_run().rep.trained_by == "rep"
 
 
 def test_a_cell_of_the_figure_is_the_default_experiment():
@@ -194,6 +195,7 @@ def test_a_cell_of_the_figure_is_the_default_experiment():
         (lambda: Experiment("5x6", "orig").to_run(), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
         (lambda: Experiment("4x5", "ideal", scaling="log").to_run(), "unknown scaling 'log'"),
         (lambda: Experiment("4x5", "orig").to_run(colour=1), "colour"),
+        (lambda: Experiment("4x5", "ideal", trained_by="all").to_run(), "ideal has nothing that could be trained"),
         (lambda: View.parse("lightsout-4x5-deal"), "expected lightsout-ROWSxCOLUMNS"),
         (lambda: View(Puzzle(4, 4), True).state(np.zeros(16)), "rank 12 of 16"),
         (lambda: lightsout.train(Experiment("4x5").to_run(goal_noise=0.1), "x"), "without noise"),

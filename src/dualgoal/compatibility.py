@@ -56,12 +56,10 @@ def check_actions(algo: Algorithm, spec: Spec) -> None:
 def _option_for(algo: Algorithm, kind: str) -> str | None:
     """The option with which an algorithm can use actions of this kind, if there is one."""
     hints = typing.get_type_hints(type(algo))
-    for field in dataclasses.fields(algo):
-        for value in (
-            typing.get_args(hints[field.name]) if typing.get_origin(hints[field.name]) is typing.Literal else ()
-        ):
-            if kind in dataclasses.replace(algo, **{field.name: value}).actions:
-                return f"--algo.{field.name} {value}"
+    words = [(f.name, word) for f in dataclasses.fields(algo) for word in typing.get_args(hints[f.name])]
+    for name, word in words:
+        if isinstance(word, str) and kind in dataclasses.replace(algo, **{name: word}).actions:
+            return f"--algo.{name} {word}"
     return None
 
 

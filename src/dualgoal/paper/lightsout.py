@@ -69,6 +69,8 @@ class Experiment:
     """Presses per episode of the data."""
     data_seed: int = 0
     """Seed of the data."""
+    trained_by: Literal["rep", "all"] = "rep"
+    """What trains a learned representation. rep: its own loss alone. all: DQN's loss too."""
     anchor_seed: int = 0
     """Seed of the 64 boards from which distances are measured."""
 
@@ -82,13 +84,16 @@ class Experiment:
         for name, least in (("trajectories", 1), ("length", 1), ("data_seed", 0), ("anchor_seed", 0)):
             check_range(name, getattr(self, name), least)
         require_known("representation for Lights Out", self.rep, REPS)
+        learns = self.rep not in ("orig", *EXACT)
+        if self.trained_by == "all" and not learns:
+            raise UserError(f"trained_by 'all': {self.rep} has nothing that could be trained; choose a learned one")
         every = self.eval_every or max(1, self.steps // 10)
         hidden = list(self.hidden)
-        learned = {"name": self.rep, "dim": 64, "expectile": 0.9, "hidden": hidden}
+        learned = {"name": self.rep, "dim": 64, "expectile": 0.9, "hidden": hidden, "trained_by": self.trained_by}
         algo = {"name": "dqn", "hidden": hidden, "network": self.network, "double": self.double, "loss": self.loss}
         values: dict[str, Any] = {
             "task": self._task(evaluated=overrides.get("episodes") != 0),
-            "rep": {"name": "orig"} if self.rep in ("orig", *EXACT) else learned,
+            "rep": learned if learns else {"name": "orig"},
             "algo": algo,
             "seeds": list(self.seeds),
             "steps": self.steps,
