@@ -38,7 +38,15 @@ def test_every_command_of_the_readme_runs(workplace, capsys, monkeypatch):
 
 def test_every_page_the_readme_points_to_exists():
     links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
-    assert len(links) >= 12 and not [link for link in links if not (ROOT / link).exists()]
+    assert len(links) >= 12
+    for page, _, place in (link.partition("#") for link in links):
+        assert (ROOT / page).exists()
+        assert not place or place in {anchor(line) for line in (ROOT / page).read_text().splitlines()}
+
+
+def anchor(line: str) -> str:
+    """The name under which a heading can be linked to."""
+    return re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).strip().replace(" ", "-") if line.startswith("#") else ""
 
 
 def test_commands_outside_blocks_exist():
