@@ -43,6 +43,23 @@ def open_store(path, run=RUN, facts=FACTS, said=None):
     return directory.Store(path, run, facts, warn=(said if said is not None else []).append)
 
 
+@pytest.mark.parametrize(
+    ("there", "what"), [("a/config.json", "runs"), ("task/a/config.json", "runs"), ("task.npz", "datasets")]
+)
+def test_a_new_run_needs_a_folder_of_its_own(tmp_path, there, what):
+    """In a folder of runs it would hide the others from everything that looks for runs."""
+    file = tmp_path / "runs" / there
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    with pytest.raises(UserError, match=f"runs: holds {what}; give the run a folder of its own, such as --out .*NAME"):
+        open_store(tmp_path / "runs")
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {there.split("/")[0]}
+    with open_store(tmp_path / "runs" / "b"):
+        pass
+    with open_store(tmp_path / "runs" / "b"):  # one that is there goes on, whatever lies next to it
+        pass
+
+
 def test_checkpoint_keeps_strided_arrays_and_scalars(tmp_path):
     checkpoint.write(tmp_path / "a.safetensors", ARRAYS, step=3)
     again = checkpoint.read(tmp_path / "a.safetensors", SHAPES)

@@ -118,6 +118,9 @@ def test_what_differs_is_not_written(tmp_path):
     strange = part._replace(function=lambda key, s, g: jax.numpy.sort(s, axis=1))
     with pytest.raises(UserError, match="does not know the operation 'sort'; export as safetensors"):
         onnx_export.checked(strange, made, onnxruntime)
+    mixing = part._replace(function=lambda key, s, g: s - s.mean(axis=0, keepdims=True))
+    with pytest.raises(UserError, match="does not know what depends on the number of rows, such as a mean over them"):
+        onnx_export.checked(mixing, made, onnxruntime)
 
 
 # What no pair above uses, but parts from other packages may: the operation, and how it is made of rows of numbers.
