@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dualgoal.agent import Agent
+from dualgoal.cli.main import main
 from dualgoal.collect.lightsout import view_dataset
 from dualgoal.envs import lightsout_puzzle
 from dualgoal.envs.lightsout import ANCHORS, SeededLightsOut, View
@@ -65,6 +66,43 @@ def test_distances_can_stand_for_goals_alone():
     np.testing.assert_array_equal(data.goals, seen.observations)
     other = view_dataset(replace(goals, anchor_seed=1), 20, 25, seed=0)
     assert len({x.provenance["sha256"] for x in (bits, seen, data, other)}) == 4
+
+
+def test_corners_can_be_pressed_more_often():
+    view = View(Puzzle(2, 3))
+    uniform, corners = (view_dataset(view, 400, 25, 0, weight) for weight in (1.0, 4.0))
+    share = [
+        np.bincount(data.actions.reshape(400, 26)[:, :-1].ravel(), minlength=6) / 10_000 for data in (uniform, corners)
+    ]
+    np.testing.assert_allclose(share[0], np.full(6, 1 / 6), atol=0.015)
+    np.testing.assert_allclose(share[1], np.array([4, 1, 4, 4, 1, 4]) / 18, atol=0.015)
+    boards, pressed = corners.observations.reshape(400, 26, 6), corners.actions.reshape(400, 26)[:, :-1]
+    np.testing.assert_array_equal(np.abs(np.diff(boards, axis=1)), view.puzzle.toggles[pressed])
+    assert corners.provenance["corner_presses"] == 4 and "corner_presses" not in uniform.provenance
+
+
+def test_a_small_board_without_goals_is_tried_on_all_pairs(tmp_path, capsys):
+    out = str(tmp_path / "run")
+    small = [
+        "--scaling",
+        "standardised",
+        "--hidden",
+        "32",
+        "--batch-size",
+        "64",
+        "--lr",
+        "5e-3",
+        "--tau",
+        "0.1",
+        "--seeds",
+        "0",
+        "--quiet",
+    ]
+    command = ["lightsout", "--size", "2x2", "--rep", "ideal", "--steps", "600", "--trajectories", "200", "--out", out]
+    assert main([*command, *small]) == 0
+    assert "this board has no evaluation goals, try --pairs" in capsys.readouterr().out
+    assert main([*command, *small, "--pairs"]) == 0
+    assert capsys.readouterr().out.startswith("seed 0, step 600: solves 100.0000% of all pairs\n")
 
 
 @pytest.mark.parametrize("rep", lightsout.REPS)
@@ -174,7 +212,7 @@ def test_experiment_takes_every_open_choice(asked):
     (run, data), (learned, _) = asked
     assert run.task == "lightsout-3x3-ideal-standardised-anchors3" and run.reached_by == "row"
     assert (run.algo.network, run.algo.double, run.algo.loss, run.eval_every) == ("onehot", True, "huber", 4)
-    assert data == (50, 25, 0)
+    assert data == (50, 25, 0, 1.0)
     assert learned.rep.hidden == learned.algo.hidden == (32,) and learned.task == "lightsout-4x5"
     assert learned.rep.trained_by == "all" and Experiment("4x5", "dual").to_run().rep.trained_by == "rep"
 
@@ -193,6 +231,7 @@ def test_a_cell_of_the_figure_is_the_default_experiment():
         (lambda: Experiment("0x3", "orig").to_run(), "at least 1"),
         (lambda: Experiment("five", "orig").to_run(), "ROWSxCOLUMNS"),
         (lambda: Experiment("5x6", "orig").to_run(), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
+        (lambda: Experiment("3x3", "orig", corner_presses=0).to_run(), "corner_presses is 0; expected at least 0.001"),
         (lambda: Experiment("4x5", "ideal", scaling="log").to_run(), "unknown scaling 'log'"),
         (lambda: Experiment("4x5", "orig").to_run(colour=1), "colour"),
         (lambda: Experiment("4x5", "ideal", trained_by="all").to_run(), "ideal has nothing that could be trained"),

@@ -7,14 +7,17 @@ import numpy as np
 
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs.lightsout import View
-from dualgoal.envs.lightsout_puzzle import random_boards
+from dualgoal.envs.lightsout_puzzle import Puzzle, random_boards
 
 
-def view_dataset(view: View, episodes: int, length: int, seed: int) -> Dataset:
-    """Uniform presses from uniform boards. A3: `length` counts presses, so an episode has length + 1 boards."""
+def view_dataset(view: View, episodes: int, length: int, seed: int, corner_presses: float = 1.0) -> Dataset:
+    """Random presses from uniform boards. A3: `length` counts presses, so an episode has length + 1 boards. A corner is
+    pressed `corner_presses` times as often as any other button; the experiment's presses are uniform."""
     puzzle, rng = view.puzzle, np.random.default_rng(seed)
     start = random_boards(puzzle, episodes, rng)[:, None]
     buttons = rng.integers(puzzle.buttons, size=(episodes, length), dtype=np.int32)
+    if corner_presses != 1:
+        buttons = rng.choice(puzzle.buttons, buttons.shape, p=chances(puzzle, corner_presses)).astype(np.int32)
     boards = np.concatenate([start, puzzle.toggles[buttons]], axis=1)
     boards = np.bitwise_xor.accumulate(boards, axis=1).reshape(-1, puzzle.buttons)
     see = lambda what: np.asarray(jax.jit(what)(boards.astype(np.float32)))
@@ -31,4 +34,14 @@ def view_dataset(view: View, episodes: int, length: int, seed: int) -> Dataset:
         "seed": seed,
         "sha256": hashlib.sha256(content).hexdigest(),
     }
+    if corner_presses != 1:
+        provenance["corner_presses"] = corner_presses
     return Dataset(seen, actions, terminals, view.task, provenance, goals)
+
+
+def chances(puzzle: Puzzle, corner_presses: float) -> np.ndarray:
+    """How likely each button is to be pressed, (n,), if a corner is pressed `corner_presses` times as often."""
+    row, column = np.divmod(np.arange(puzzle.buttons), puzzle.columns)
+    corners = np.isin(row, (0, puzzle.rows - 1)) & np.isin(column, (0, puzzle.columns - 1))
+    weights = np.where(corners, corner_presses, 1.0)
+    return weights / weights.sum()

@@ -23,6 +23,7 @@ Bits = jax.Array | np.ndarray  # (..., n) zeros and ones of any type
 
 TABLE_LIMIT = 24  # buttons: a table of all boards holds 2^n bytes
 PUZZLE_LIMIT = 1024  # buttons: the press matrix holds n^2 entries
+PAIRS_LIMIT = 12  # buttons: a policy can be tried on all 4^n pairs of boards
 UNREACHABLE = 255  # in tables of distances, which are bytes
 
 
@@ -273,7 +274,10 @@ TASKS: dict[str, tuple[Task, ...]] = {
 def task_boards(puzzle: Puzzle) -> tuple[np.ndarray, np.ndarray]:
     """Starts and goals of the evaluation tasks, (tasks, n) uint8 each."""
     if str(puzzle) not in TASKS:
-        raise UserError(f"board {puzzle} has no evaluation tasks; boards with tasks: {', '.join(TASKS)}")
+        raise UserError(
+            f"board {puzzle} has no evaluation tasks; boards with tasks: {', '.join(TASKS)}. All pairs are tried on "
+            f"boards of up to {PAIRS_LIMIT} buttons"
+        )
     tasks = TASKS[str(puzzle)]
     return np.stack([puzzle.read(task.start) for task in tasks]), np.stack([puzzle.read(task.goal) for task in tasks])
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dualgoal.errors import UserError, check_range, require_known
 from dualgoal.machine import PrecisionOption
 
-if TYPE_CHECKING:  # importing it at once would load JAX for every --help
+if TYPE_CHECKING:  # importing them at once would load JAX for every --help
+    from dualgoal.envs.lightsout import View
+    from dualgoal.envs.lightsout_puzzle import Puzzle
     from dualgoal.runs.config import Run
 
 RepName = Literal["orig", "ideal", "ideal_goals", "dual", "dual_siamese", "dual_pair", "dual_token"]
@@ -34,7 +36,7 @@ class Experiment:
     # Options that the paper leaves open are A1 to A4, A9 and A10 of the method.
 
     size: str = "4x5"
-    """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6."""
+    """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6; others have no goals to evaluate, but up to 12 buttons all pairs."""
     rep: RepName = "ideal"
     """orig: bits. ideal: exact distances for states and goals (the paper), ideal_goals: for goals. Others: learned."""
     seeds: tuple[int, ...] = (0, 1, 2, 3)
@@ -69,6 +71,8 @@ class Experiment:
     """Presses per episode of the data."""
     data_seed: int = 0
     """Seed of the data."""
+    corner_presses: float = 1.0
+    """How often a corner is pressed in the data, relative to any other button."""
     trained_by: Literal["rep", "all"] = "rep"
     """What trains a learned representation. rep: its own loss alone. all: DQN's loss too."""
     anchor_seed: int = 0
@@ -83,6 +87,7 @@ class Experiment:
 
         for name, least in (("trajectories", 1), ("length", 1), ("data_seed", 0), ("anchor_seed", 0)):
             check_range(name, getattr(self, name), least)
+        check_range("corner_presses", self.corner_presses, 0.001)
         require_known("representation for Lights Out", self.rep, REPS)
         learns = self.rep not in ("orig", *EXACT)
         if self.trained_by == "all" and not learns:
@@ -91,8 +96,9 @@ class Experiment:
         hidden = list(self.hidden)
         learned = {"name": self.rep, "dim": 64, "expectile": 0.9, "hidden": hidden, "trained_by": self.trained_by}
         algo = {"name": "dqn", "hidden": hidden, "network": self.network, "double": self.double, "loss": self.loss}
+        view = self._view()
         values: dict[str, Any] = {
-            "task": self._task(evaluated=overrides.get("episodes") != 0),
+            "task": view.task,
             "rep": learned if learns else {"name": "orig"},
             "algo": algo,
             "seeds": list(self.seeds),
@@ -103,30 +109,37 @@ class Experiment:
             "tau": self.tau,
             "reached_by": self.reached_by,
             "precision": self.precision,
-            "episodes": EPISODES,
+            "episodes": EPISODES if overrides.get("episodes") != 0 and has_goals(view.puzzle) else 0,
             "augment": 0.0,
             **config.schedule(every),
         }
         return config.from_options(values, overrides)
 
-    def _task(self, evaluated: bool) -> str:
+    def _view(self) -> "View":
         from dualgoal.envs import lightsout_puzzle
         from dualgoal.envs.lightsout import View
 
-        view = View(
+        return View(
             puzzle=lightsout_puzzle.Puzzle.parse(self.size),
             ideal=self.rep in EXACT,
             scaling=self.scaling,
             anchor_seed=self.anchor_seed,
             goals_only=self.rep == "ideal_goals",
         )
-        if evaluated:
-            lightsout_puzzle.task_boards(view.puzzle)  # refuses boards without evaluation goals
-        return view.task
 
     def train(self, out: str | Path, *, quiet: bool = False) -> Path:
         """Train into the run directory `out`, or resume the run there."""
-        return train(self.to_run(), out, self.trajectories, self.length, self.data_seed, quiet=quiet)
+        data = (self.trajectories, self.length, self.data_seed, self.corner_presses)
+        return train(self.to_run(), out, *data, quiet=quiet)
+
+
+def has_goals(puzzle: "Puzzle") -> bool:
+    """Whether the board has evaluation goals. One that has none can still be tried on all pairs, unless it is large."""
+    from dualgoal.envs import lightsout_puzzle
+
+    if str(puzzle) not in lightsout_puzzle.TASKS and puzzle.buttons <= lightsout_puzzle.PAIRS_LIMIT:
+        return False
+    return len(lightsout_puzzle.task_boards(puzzle)[0]) > 0
 
 
 def configure(task: str, rep: str, algo: str, **options: Any) -> "Run":
@@ -151,6 +164,7 @@ def train(
     trajectories: int = Experiment.trajectories,
     length: int = Experiment.length,
     data_seed: int = Experiment.data_seed,
+    corner_presses: float = Experiment.corner_presses,
     *,
     quiet: bool = False,
     wait: bool = False,
@@ -169,6 +183,6 @@ def train(
         raise UserError("Lights Out is evaluated without noise: a board is right or wrong")
     if trajectories < 1 or length < 2:
         raise UserError(f"{trajectories} trajectories of {length} presses; expected at least 1 of at least 2")
-    dataset = view_dataset(view, trajectories, length, data_seed)
+    dataset = view_dataset(view, trajectories, length, data_seed, corner_presses)
     evaluator = OnDevice(run, view, policy.agent_for(run, Sizes.of(dataset)))
     return training.train(run, out, datasets=(dataset, None), evaluator=evaluator, quiet=quiet, wait=wait)

@@ -32,7 +32,7 @@ class OnDevice(AbstractContextManager["OnDevice"]):
 
     @property
     def goals(self) -> int:
-        return len(lightsout_puzzle.task_boards(self.view.puzzle)[0])
+        return len(lightsout_puzzle.task_boards(self.view.puzzle)[0]) if self.run.episodes else 0
 
     @property
     def pending(self) -> list[int]:
@@ -114,8 +114,8 @@ def one_light_apart(path: str | Path, seed: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _every_board(path: str | Path, puzzle: lightsout_puzzle.Puzzle) -> np.ndarray:
-    if puzzle.buttons > 12:
-        raise UserError(f"{path}: a {puzzle} board has 4^{puzzle.buttons} pairs; all are tried up to 12 buttons")
+    if puzzle.buttons > (most := lightsout_puzzle.PAIRS_LIMIT):
+        raise UserError(f"{path}: a {puzzle} board has 4^{puzzle.buttons} pairs; all are tried up to {most} buttons")
     return puzzle.boards(np.arange(2**puzzle.buttons))
 
 
@@ -126,14 +126,15 @@ def summary(path: str | Path, *, pairs: bool = False) -> str:
     rows = [row for row in directory.evaluations(path) if row.step == loaded.step]
     lines = []
     for seed in loaded.run.seeds:
-        solved = [str(row.goal) for row in rows if row.seed == seed and row.successes]
-        text = f"seed {seed}, step {loaded.step:,}: solves goals {', '.join(solved) or 'none'}"
+        goals = ", ".join(str(row.goal) for row in rows if row.seed == seed and row.successes)
+        solved = [f"goals {goals or 'none'}"] if rows else []
+        further = []
         if pairs:
-            learned, exact = one_light_apart(path, seed)
-            text += f"; {all_pairs(path, seed):.4%} of all pairs\n"
-            text += f"  distance of boards that differ in one light: learned {_numbers(learned, 1)}"
-            text += f"; exact {_numbers(exact, 0)}"
-        lines.append(text)
+            learned, exact = (_numbers(*x) for x in zip(one_light_apart(path, seed), (1, 0), strict=True))
+            solved.append(f"{all_pairs(path, seed):.4%} of all pairs")
+            further = [f"  distance of boards that differ in one light: learned {learned}; exact {exact}"]
+        found = f"solves {'; '.join(solved)}" if solved else "trained; this board has no evaluation goals, try --pairs"
+        lines += [f"seed {seed}, step {loaded.step:,}: {found}", *further]
     return "\n".join(lines)
 
 
