@@ -2,6 +2,8 @@
 
 import dataclasses
 import importlib
+import inspect
+import shutil
 import sys
 import types
 import warnings
@@ -16,11 +18,12 @@ from gymnasium.spaces import Box
 import dualgoal
 import pages
 from dualgoal import api, progress
+from dualgoal.cli.main import main
 from dualgoal.data import dataset
 from dualgoal.data.standard import Standard
 from dualgoal.errors import UserError
 from dualgoal.report import page as report_page
-from dualgoal.runs import config
+from dualgoal.runs import config, evaluation, measured
 from tiny import TASK, make_data, record
 
 SMALL = {"batch_size": 16, "log_every": 10, "save_every": 10, "episodes": 2, "seeds": (0, 3), "algo.hidden": (8, 8)}
@@ -182,8 +185,35 @@ def test_an_environment_of_this_process_serves_after_training_too(trained):
     assert {row.seed for row in dualgoal.evaluate(run, env=Field(), episodes=1, seeds=0)} == {0}
     assert run.policy.rollout(Field(), goal=2).length == 3
     for ask in (run.policy.make_env, run.policy.rollout, lambda: dualgoal.TrainedRun(run.path).evaluate()):
-        with pytest.raises(UserError, match="my-task: the run names no environment; in Python give yours"):
+        with pytest.raises(UserError, match="my-task: the run names no environment; give yours with --env"):
             ask()
+
+
+class Easy(Field):
+    """Another world: every step ends in success."""
+
+    def step(self, action):
+        seen, reward, *_ = super().step(action)
+        return seen, reward, True, False, {"success": True}
+
+
+def test_a_run_is_evaluated_in_an_environment_that_is_named_later(trained, tmp_path, capsys):
+    path, imported = tmp_path / "run", "import gymnasium\nimport numpy as np\nfrom gymnasium.spaces import Box\n\n\n"
+    shutil.copytree(trained[0].path, path)
+    (tmp_path / "worlds.py").write_text(imported + inspect.getsource(Field) + "\n\n" + inspect.getsource(Easy))
+    shown = {}
+    for name in ("Field", "Easy"):
+        command = ["eval", str(path), "--env", f"worlds.py:{name}", "--episodes", "2", "--seeds", "3", "--workers", "1"]
+        assert main(command) == 0
+        shown[name] = capsys.readouterr().out.splitlines()[-1].split()
+    here = [row.success for row in evaluation.evaluate(path, env=Field(), episodes=2, seeds=3)]
+    assert shown["Field"] == ["3", *(f"{100 * success:.1f}" for success in [*here, np.mean(here)])]
+    assert shown["Easy"] == ["3", "100.0", "100.0", "100.0"]
+    kept = list(dict.fromkeys(row.conditions for row in measured.read(path)[0]))
+    names = [f"{tmp_path.resolve()}/worlds.py:{name}" for name in shown]
+    assert [one.env for one in kept] == names and [one.words for one in kept] == [f"--env {name}" for name in names]
+    assert main(["eval", str(path), "--env", "worlds.py:Nothing"]) == 2
+    assert "Nothing" in capsys.readouterr().err
 
 
 def test_a_policy_is_told_a_goal_and_sees_parts(trained):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What runs of `dualgoal lightsout` on a small board have learned, as rows for results/lightsout_3x3.json.
+"""What runs of `dualgoal lightsout` on a small board have learned, as rows for results/lightsout_*.json.
 
     python tools/lightsout_rows.py RUN ... > results/lightsout_3x3.json
 
@@ -30,6 +30,8 @@ def rows(path: Path) -> list[dict[str, Any]]:
         "tau": run.tau,
         "step": loaded.step,
     }
+    details = loaded.facts.dataset.details
+    about |= {name: details[name] for name in ("corner_presses",) if name in details}
     found = []
     for seed in run.seeds:
         learned, exact = lightsout_evaluation.one_light_apart(path, seed)

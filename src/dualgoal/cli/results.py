@@ -41,6 +41,8 @@ class Eval(Verb):
     """Film one more episode per goal into RUN/videos."""
     random: bool = False
     """Act uniformly at random instead, for comparison."""
+    env: Annotated[str | None, unset("the run's own", "STR")] = None
+    """Environment to evaluate in: FILE.py:NAME, module:NAME or a Gymnasium id."""
     record: bool = True
     """Write the rows to RUN/measured.jsonl, where report and compare find them."""
     json: bool = False
@@ -52,7 +54,7 @@ class Eval(Verb):
         rows = evaluation.evaluate(
             self.run_path, step=self.step, episodes=self.episodes, goal_noise=self.goal_noise,
             action_noise=self.action_noise, seeds=self.seeds or None, eval_seed=self.eval_seed, workers=self.workers,
-            video=self.video, random=self.random, record=self.record,
+            video=self.video, random=self.random, record=self.record, env=self.env,
         )  # fmt: skip
         show(
             [row.to_json() for row in rows] if self.json else rows,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dualgoal import machine
+from dualgoal import imports, machine
 from dualgoal.envs.versions import Mismatch, mismatches
 from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.runs import directory, measured, world
@@ -60,14 +60,17 @@ class Plan:
 class WorkerEvaluator(AbstractContextManager["WorkerEvaluator"]):
     """Evaluates checkpoints of a run in worker processes, in the order in which they were submitted.
 
-    With `env`, an environment that no other process can make (an object, or a function of a notebook), this process
-    plays instead, before `submit` returns.
+    `env` takes the place of the run's environment. If no other process can make it (an object, or a function of a
+    notebook, in place of a name), this process plays instead, before `submit` returns.
     """
 
     def __init__(self, plan: Plan, workers: int, cpus: Sequence[int] | None = None, env: Any = None):
         self.goals, self._plan = plan.goals, plan
         self._pool: Pool[Job, list[Episode]] | Here[Job, list[Episode]]
-        self._pool = Pool(Player(), workers, environment=ENVIRONMENT, cpus=cpus) if env is None else Here(Player(env))
+        if env is None or isinstance(env, str):
+            self._pool = Pool(Player(env), workers, environment=ENVIRONMENT, cpus=cpus)
+        else:
+            self._pool = Here(Player(env))
         self._waiting: list[tuple[int, list[tuple[Job, Future[list[Episode]]]]]] = []
 
     def __exit__(self, *_: object) -> None:
@@ -149,7 +152,8 @@ def evaluate(
 
     `random` acts uniformly at random instead: what a score has to be compared with. `record` also writes the rows to
     the run directory, where reports and comparisons find them, as `dualgoal eval` does. `env` takes the place of the
-    run's environment: an object, or a function that makes one, in which this process then plays.
+    run's environment: a name as of `dualgoal train --env`, or an object or a function that makes one, in which this
+    process then plays. Rows of a named environment that is not the run's own are recorded with its name.
 
     >>> rows = dualgoal.evaluate("runs/small", episodes=1, workers=1)
     >>> [(row.goal, row.episodes) for row in rows]
@@ -161,6 +165,8 @@ def evaluate(
     for name, given in (("episodes", episodes), ("workers", workers)):
         check_range(name, given, 1)
     run, facts = directory.read(path)
+    env = imports.absolute(env) if isinstance(env, str) else env
+    other = env if isinstance(env, str) and env != run.env else None
     if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
     if env is None:
@@ -173,11 +179,12 @@ def evaluate(
         run.action_noise if action_noise is None else action_noise,
         eval_seed,
         random,
+        other,
     )
     require_sensible(conditions, facts)
     plan = Plan(
         directory.choose_seeds(path, run, (seeds,) if isinstance(seeds, int) else seeds),
-        facts.goals or world.count_goals(run, facts, env),
+        (None if other else facts.goals) or world.count_goals(run, facts, env),
         run.episodes if episodes is None else episodes,
         conditions,
         video,

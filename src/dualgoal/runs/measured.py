@@ -26,18 +26,20 @@ class Measured(EvalRow):
     eval_seed: int
     random: bool
     time: str  # UTC, ISO 8601
+    env: str | None = None
 
     @property
     def conditions(self) -> Conditions:
-        return Conditions(self.goal_noise, self.action_noise, self.eval_seed, self.random)
+        return Conditions(self.goal_noise, self.action_noise, self.eval_seed, self.random, self.env)
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"eval_seed": self.eval_seed, "random": self.random, "time": self.time}
+        out = super().to_json() | {"eval_seed": self.eval_seed, "random": self.random, "time": self.time}
+        return out | ({"env": self.env} if self.env else {})
 
 
 def write(path: Path, rows: Iterable[EvalRow], conditions: Conditions) -> None:
     """Add the rows of an evaluation under these conditions to a run directory."""
-    more: dict[str, Any] = {"eval_seed": conditions.eval_seed, "random": conditions.random}
+    more: dict[str, Any] = {"eval_seed": conditions.eval_seed, "random": conditions.random, "env": conditions.env}
     more["time"] = datetime.now(UTC).isoformat(timespec="seconds")
     with closing(Journal(Path(path) / FILE, Measured.from_json, Measured.to_json)) as journal:
         journal.append(Measured(**vars(row), **more) for row in rows)

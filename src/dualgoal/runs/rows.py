@@ -25,12 +25,14 @@ class Conditions(NamedTuple):
     action_noise: float = 0.0
     eval_seed: int = 0
     random: bool = False  # actions uniformly at random instead of the policy's
+    env: str | None = None  # the environment, where it is not the run's own
 
     @property
     def words(self) -> str:
         """As options of `dualgoal eval`."""
         flags = {"--goal-noise": self.goal_noise, "--action-noise": self.action_noise, "--eval-seed": self.eval_seed}
-        return " ".join([*(f"{n} {v:g}" for n, v in flags.items() if v), *(["--random"] if self.random else [])])
+        given = [f"{name} {value:g}" for name, value in flags.items() if value]
+        return " ".join([*given, *["--random"] * self.random, *([f"--env {self.env}"] if self.env else [])])
 
 
 @dataclass(frozen=True)

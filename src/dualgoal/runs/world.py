@@ -49,8 +49,8 @@ def require_named(run: Run, facts: RunFacts) -> None:
     """Raise if nothing in a run directory says how to make the environment."""
     if run.env is None and facts.dataset.maze is None and not registry.exists(run.task):
         raise UserError(
-            f"{run.task}: the run names no environment; in Python give yours (dualgoal.evaluate(run, env=...)), "
-            "or train with --env"
+            f"{run.task}: the run names no environment; give yours with --env, or in Python as env, when you evaluate "
+            "or train"
         )
 
 
@@ -129,5 +129,5 @@ def count_goals(run: Run, facts: RunFacts, env: Any = None) -> int:
             made.step(0 if facts.sizes.discrete else np.zeros(facts.sizes.action_dim))
         return made.num_tasks
     finally:
-        if env is None:
+        if env is None or isinstance(env, str):
             made.close()
