@@ -136,9 +136,23 @@ def test_a_solved_board_is_known_by_every_light(solved):
     assert exact.tolist() == [5, 4, 5, 4, 5, 4, 5, 4, 5]
     np.testing.assert_allclose(learned, exact, atol=1)
     said = lightsout_evaluation.summary(solved, pairs=True).splitlines()
-    assert said[0] == "seed 0, step 1,500: solves goals 1, 2, 3, 4, 5; 100.0000% of all pairs" and len(said) == 4
+    assert said[0] == "seed 0, step 1,500: solves goals 1, 2, 3, 4, 5; 100.0000% of all pairs" and len(said) == 6
     assert said[1].startswith("  distance of boards that differ in one light: learned ")
     assert said[1].endswith("; exact 5 4 5 4 5 4 5 4 5")
+    agreement, followed = lightsout_evaluation.learned_distance(solved, seed=0)
+    assert agreement > 0.9 and followed == 1.0
+    words = f"rank correlation {agreement:.2f}; going where the learned one is least solves 100.0%"
+    assert said[2] == f"  learned and exact distances of all pairs: {words}"
+
+
+def test_following_a_distance_that_counts_lights_solves_what_it_can(tmp_path, monkeypatch):
+    """Pressing whatever leaves fewest lights wrong, against a search by hand of the four boards of a 1x2 puzzle."""
+    run = Experiment("1x2", "orig", seeds=(0,), steps=2).to_run(**SMALL)
+    out = lightsout.train(run, tmp_path / "run", trajectories=50, quiet=True)
+    monkeypatch.setattr(Agent, "value", lambda self, params, s, g, key: -jnp.abs(s - g).sum(axis=-1))
+    agreement, followed = lightsout_evaluation.learned_distance(out, seed=0)
+    assert followed == 0.5, "both buttons flip both lights: a board reaches itself and its opposite, nothing else"
+    assert agreement == pytest.approx(1), "of those pairs, the only ones with a distance"
 
 
 def test_pairs_may_be_solved_without_a_light(tmp_path, monkeypatch):
@@ -208,12 +222,13 @@ def test_experiment_takes_every_open_choice(asked):
         "3x3", "ideal", seeds=(0,), steps=40, batch_size=16, hidden=(16,), scaling="standardised",
         network="onehot", double=True, loss="huber", reached_by="row", trajectories=50, anchor_seed=3,
     ).train("x")  # fmt: skip
-    Experiment("4x5", "dual", hidden=(32,), trained_by="all").train("x")
+    Experiment("4x5", "dual", hidden=(32,), trained_by="all", hard_goals=0.25).train("x")
     (run, data), (learned, _) = asked
     assert run.task == "lightsout-3x3-ideal-standardised-anchors3" and run.reached_by == "row"
     assert (run.algo.network, run.algo.double, run.algo.loss, run.eval_every) == ("onehot", True, "huber", 4)
     assert data == (50, 25, 0, 1.0)
     assert learned.rep.hidden == learned.algo.hidden == (32,) and learned.task == "lightsout-4x5"
+    assert learned.rep.hard_goals == 0.25 and Experiment("4x5", "dual").to_run().rep.hard_goals == 0
     assert learned.rep.trained_by == "all" and Experiment("4x5", "dual").to_run().rep.trained_by == "rep"
 
 
@@ -235,6 +250,8 @@ def test_a_cell_of_the_figure_is_the_default_experiment():
         (lambda: Experiment("4x5", "ideal", scaling="log").to_run(), "unknown scaling 'log'"),
         (lambda: Experiment("4x5", "orig").to_run(colour=1), "colour"),
         (lambda: Experiment("4x5", "ideal", trained_by="all").to_run(), "ideal has nothing that could be trained"),
+        (lambda: Experiment("4x5", "orig", hard_goals=0.5).to_run(), "hard_goals: orig has no loss of its own"),
+        (lambda: Experiment("4x5", "dual_pair", hard_goals=0.5).to_run(), "which a phi that reads both cannot"),
         (lambda: View.parse("lightsout-4x5-deal"), "expected lightsout-ROWSxCOLUMNS"),
         (lambda: View(Puzzle(4, 4), True).state(np.zeros(16)), "rank 12 of 16"),
         (lambda: lightsout.train(Experiment("4x5").to_run(goal_noise=0.1), "x"), "without noise"),

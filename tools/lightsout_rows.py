@@ -5,7 +5,8 @@
 
 One row for each seed of each run, at its last step: the share of all pairs of boards that it solves, and how far apart
 it believes boards to be that differ in one light, for each light. `ignored` is the light for which that is least, and
-`solved_without` the share of pairs that it solves if this light need not be right.
+`solved_without` the share of pairs that it solves if this light need not be right. `correlation` is that of learned and
+exact distances over all pairs, `followed` the share of pairs that going where the learned distance is least solves.
 """
 
 import json
@@ -39,7 +40,9 @@ def rows(path: Path) -> list[dict[str, Any]]:
         lights = {"learned": [round(float(d), 3) for d in learned], "exact": [int(d) for d in exact]}
         ignored = int(learned.argmin())
         without = {"ignored": ignored, "solved_without": lightsout_evaluation.all_pairs(path, seed, ignored)}
-        found.append(about | {"seed": seed, "solved": solved} | lights | without)
+        agreement, followed = lightsout_evaluation.learned_distance(path, seed)
+        whole = {"correlation": round(agreement, 4), "followed": followed}
+        found.append(about | {"seed": seed, "solved": solved} | lights | without | whole)
     return found
 
 

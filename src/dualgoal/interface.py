@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from dualgoal.errors import UserError
 from dualgoal.options import AtLeastOne as AtLeastOne  # for parts, which find everything they need here
 from dualgoal.options import Expectile as Expectile
+from dualgoal.options import Share as Share
 from dualgoal.options import Weight as Weight
 from dualgoal.options import check_options
 

@@ -23,6 +23,7 @@ class Limit(NamedTuple):
 
 AtLeastOne = Annotated[int, Limit("at least 1 and at most a billion", lambda n: 1 <= n <= 10**9)]  # rows have 32 bits
 Expectile = Annotated[float, Limit("a number between 0 and 1, both excluded", lambda x: 0 < x < 1)]
+Share = Annotated[float, Limit("a number from 0 to 1", lambda x: 0 <= x <= 1)]
 Weight = Annotated[float, Limit("a number that is not negative", lambda x: x >= 0)]
 
 KINDS: dict[Any, tuple[type, str]] = {  # of options: what an object must be, and how to say it

@@ -75,6 +75,8 @@ class Experiment:
     """How often a corner is pressed in the data, relative to any other button."""
     trained_by: Literal["rep", "all"] = "rep"
     """What trains a learned representation. rep: its own loss alone. all: DQN's loss too."""
+    hard_goals: float = 0.0
+    """Learned: share of goals in its own loss that are exchanged for the one of the batch that it believes nearest."""
     anchor_seed: int = 0
     """Seed of the 64 boards from which distances are measured."""
 
@@ -92,9 +94,12 @@ class Experiment:
         learns = self.rep not in ("orig", *EXACT)
         if self.trained_by == "all" and not learns:
             raise UserError(f"trained_by 'all': {self.rep} has nothing that could be trained; choose a learned one")
+        if self.hard_goals and not learns:
+            raise UserError(f"hard_goals: {self.rep} has no loss of its own; choose a learned one")
         every = self.eval_every or max(1, self.steps // 10)
         hidden = list(self.hidden)
-        learned = {"name": self.rep, "dim": 64, "expectile": 0.9, "hidden": hidden, "trained_by": self.trained_by}
+        learned: dict[str, Any] = {"name": self.rep, "dim": 64, "expectile": 0.9, "hidden": hidden}
+        learned |= {"trained_by": self.trained_by, "hard_goals": self.hard_goals}
         algo = {"name": "dqn", "hidden": hidden, "network": self.network, "double": self.double, "loss": self.loss}
         view = self._view()
         values: dict[str, Any] = {

@@ -13,6 +13,7 @@ from dualgoal.agent import Agent
 from dualgoal.envs import lightsout_puzzle
 from dualgoal.envs.lightsout import View
 from dualgoal.errors import UserError
+from dualgoal.paper.stats import rank_correlation
 from dualgoal.runs import config, directory, policy
 from dualgoal.runs.rows import EvalRow
 
@@ -113,6 +114,31 @@ def one_light_apart(path: str | Path, seed: int) -> tuple[np.ndarray, np.ndarray
     return np.array(learned), np.array(exact)
 
 
+def learned_distance(path: str | Path, seed: int) -> tuple[float, float]:
+    """How well the distance that a run has learned agrees with the exact one over all pairs of a small board: its rank
+    correlation, and the share of pairs that are solved within n presses by always going where it is least."""
+    loaded = policy.load(path, seed)
+    view = View.parse(loaded.run.task)
+    puzzle, every = view.puzzle, _every_board(path, view.puzzle)
+    states, goals = np.asarray(view.state(every)), np.asarray(view.goal(every))
+    ask = jax.jit(lambda params, s, g: loaded.agent.value(params, s, g, random.key(0)))
+    to_goal = lambda goal: ask(loaded.params, states, np.broadcast_to(goals[goal], goals.shape))
+    values = np.stack([np.asarray(to_goal(goal)) for goal in range(len(every))])  # by goal and state
+    numbers = np.arange(len(every))
+    table = lightsout_puzzle.linear_table(puzzle)
+    exact = np.where(table == lightsout_puzzle.UNREACHABLE, np.inf, table)[numbers[:, None] ^ numbers[None]]
+    after = numbers[:, None] ^ puzzle.masks.astype(int)[None]  # by state and button
+    solved = 0
+    for goal in numbers:
+        follow = np.take_along_axis(after, values[goal][after].argmax(axis=-1, keepdims=True), axis=-1)[:, 0]
+        follow[goal] = goal
+        at = numbers
+        for _ in range(puzzle.buttons):
+            at = follow[at]
+        solved += int((at == goal).sum())
+    return rank_correlation(-values, exact) or 0.0, solved / exact.size  # a constant has no correlation
+
+
 def _every_board(path: str | Path, puzzle: lightsout_puzzle.Puzzle) -> np.ndarray:
     if puzzle.buttons > (most := lightsout_puzzle.PAIRS_LIMIT):
         raise UserError(f"{path}: a {puzzle} board has 4^{puzzle.buttons} pairs; all are tried up to {most} buttons")
@@ -120,8 +146,8 @@ def _every_board(path: str | Path, puzzle: lightsout_puzzle.Puzzle) -> np.ndarra
 
 
 def summary(path: str | Path, *, pairs: bool = False) -> str:
-    """The last evaluation of each seed in words and, with `pairs`, the share of all pairs of boards that it solves and
-    how far apart it believes boards to be that differ in one light."""
+    """The last evaluation of each seed in words and, with `pairs`, the share of all pairs of boards that it solves, how
+    far apart it believes boards to be that differ in one light, and how good its distances are altogether."""
     loaded = policy.load(path)
     rows = [row for row in directory.evaluations(path) if row.step == loaded.step]
     lines = []
@@ -132,7 +158,12 @@ def summary(path: str | Path, *, pairs: bool = False) -> str:
         if pairs:
             learned, exact = (_numbers(*x) for x in zip(one_light_apart(path, seed), (1, 0), strict=True))
             solved.append(f"{all_pairs(path, seed):.4%} of all pairs")
-            further = [f"  distance of boards that differ in one light: learned {learned}; exact {exact}"]
+            agreement, followed = learned_distance(path, seed)
+            further = [
+                f"  distance of boards that differ in one light: learned {learned}; exact {exact}",
+                f"  learned and exact distances of all pairs: rank correlation {agreement:.2f}; "
+                f"going where the learned one is least solves {followed:.1%}",
+            ]
         found = f"solves {'; '.join(solved)}" if solved else "trained; this board has no evaluation goals, try --pairs"
         lines += [f"seed {seed}, step {loaded.step:,}: {found}", *further]
     return "\n".join(lines)

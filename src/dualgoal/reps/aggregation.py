@@ -48,4 +48,14 @@ def union_lengths(psi: Embedded, phi: Embedded) -> Float[Array, "*B K"]:
     return (right - left)[..., 0] + added.sum(axis=-1)
 
 
+def each_pair(form: str, psi: Float[Array, "E n N"], phi: Float[Array, "E B N"]) -> Float[Array, "E n B"]:
+    """The value of every state and every goal, by one matrix product: `inner` or, for any other `form`, `symmetric`."""
+    products = jnp.einsum("ein,ejn->eij", psi, phi)
+    if form == "inner":
+        return products / math.sqrt(phi.shape[-1])
+    squares = (psi**2).sum(axis=-1)[:, :, None] + (phi**2).sum(axis=-1)[:, None, :]
+    return -jnp.sqrt(jnp.maximum(squares - 2 * products, 1e-6))
+
+
+BY_PRODUCTS = ("inner", "symmetric", "asymmetric")  # forms that `each_pair` computes
 SHARED = ("symmetric", "mrn", "iqe")  # one network embeds states and goals

@@ -26,6 +26,7 @@ from dualgoal.interface import (
     Loss,
     Representation,
     Routes,
+    Share,
     Spec,
     Weight,
     rewards,
@@ -66,6 +67,8 @@ class Dual(Representation):
     """Scale every z of N numbers to the length sqrt(N)."""
     trained_by: Literal["rep", "all"] = "rep"
     """rep: its own loss alone trains it; all: the algorithm's value and policy losses too."""
+    hard_goals: Share = 0.0
+    """Share of the goals of its own loss that are exchanged for that goal of the batch which it takes to be nearest."""
 
     learns_value = True
     goal_network: ClassVar[str | None] = "phi"
@@ -77,6 +80,9 @@ class Dual(Representation):
         multiple = {"mrn": 2, "iqe": aggregation.GROUP}.get(self.aggregation, 1)
         if self.dim % multiple:
             raise UserError(f"dim {self.dim}: aggregation '{self.aggregation}' needs a multiple of {multiple}")
+        if self.hard_goals and self.aggregation not in aggregation.BY_PRODUCTS:
+            forms = ", ".join(aggregation.BY_PRODUCTS)
+            raise UserError(f"hard_goals needs one of the aggregations {forms}, not '{self.aggregation}'")
 
     @property
     def stream(self) -> GoalMix:  # type: ignore[override]
@@ -95,6 +101,10 @@ class Dual(Representation):
         return self.aggregation in aggregation.SHARED
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> DualNets:
+        if self.hard_goals and spec.reached_by == "state" and not spec.goals_as_states:
+            raise UserError(
+                "hard_goals: which goals of a batch a state has reached is not known; reached_by must be row"
+            )
         k1, k2 = random.split(key)
         if self.embeds_both:
             phi, psi = Embedding(k1, spec.goal_shape, self.dim, self.hidden, spec), None
@@ -134,12 +144,29 @@ class Dual(Representation):
     def loss(
         self, nets: DualNets, targets: DualNets, batch: Batch, drawn: Goals, key: PRNGKeyArray, spec: Spec
     ) -> Loss:
+        drawn = self.with_hard_goals(nets, batch, drawn, spec) if self.hard_goals else drawn
         loss, info = self.value_loss(nets, targets, batch, drawn, spec)
         if not self.continuity:
             return loss, info
         v, v_next = self.f(nets, batch.s, drawn.g), self.f(nets, stop_gradient(batch.next_s), drawn.g)
         penalty = losses.continuity(v, v_next, spec.discount)
         return loss + self.continuity * penalty, info | {"continuity": penalty}
+
+    def with_hard_goals(self, nets: DualNets, batch: Batch, drawn: Goals, spec: Spec) -> Goals:
+        """The first goals, exchanged for the goal of the batch that f takes to be nearest to their state and that is
+        not reached there. Where f takes two different states for one, such pairs alone show it, and goals that are
+        drawn blindly hardly ever make one."""
+        rows = drawn.success.shape[0]
+        count = round(self.hard_goals * rows)
+        psi, phi = stop_gradient(self.embed(nets, batch.s, drawn.g))
+        v = aggregation.each_pair(self.aggregation, psi[:, :count], phi).mean(axis=0)
+        reached = jnp.eye(count, rows, dtype=bool)  # perhaps: its own goal may be the state itself
+        if spec.goals_as_states:
+            reached |= (batch.s[:count, None] == drawn.g[None]).all(axis=-1)
+        nearest = jnp.where(reached, -jnp.inf, v).argmax(axis=-1)
+        exchange = lambda x: jnp.concatenate([x[nearest], x[count:]])
+        success = jnp.concatenate([jnp.zeros_like(drawn.success[:count]), drawn.success[count:]])
+        return drawn._replace(g=exchange(drawn.g), success=success)
 
     def value_loss(self, nets: DualNets, targets: DualNets, batch: Batch, drawn: Goals, spec: Spec) -> Loss:
         """IQL or IVL of f."""

@@ -89,6 +89,8 @@ class StateAware(Dual, abc.ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.hard_goals:
+            raise UserError("hard_goals compares a state with all goals of a batch, which a phi that reads both cannot")
         if self.aggregation in aggregation.SHARED:
             raise UserError(
                 f"aggregation '{self.aggregation}' embeds states and goals by one network, but here phi reads both; "
