@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 import pages
+from dualgoal.collect.lightsout import chances
 from dualgoal.envs.lightsout import View
+from dualgoal.envs.lightsout_puzzle import Puzzle
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "theory.md"
@@ -57,3 +59,26 @@ def test_which_lights_the_page_says_are_ignored():
     blind = [row for name in ("dual", "dual_siamese") for row in rows[name, 4]]
     assert max(row["learned"][4] for row in blind) < 1 and {row["ignored"] for row in blind} == {4}, "with any seed"
     assert min(row["solved_without"] for row in blind) >= 0.989 and "at least 98.9 %" in " ".join(page.split())
+
+
+def test_which_light_is_ignored_under_which_presses():
+    page, rows = PAGE.read_text(encoding="utf-8"), json.loads((ROOT / "results" / "lightsout_presses.json").read_text())
+    puzzle, kinds = Puzzle(3, 3), {light: name.split()[-1] for name, lights in LIGHTS.items() for light in lights}
+    shown = pages.table(page, "Learned distances are those of")
+    for weight, *cells in shown:
+        mine = [row for row in rows if row["corner_presses"] == float(weight)]
+        mine = mine or rows_of_the_small_board()["dual", 4]
+        flipped = chances(puzzle, float(weight)) @ puzzle.toggles
+        learned = np.mean([row["learned"] for row in mine], axis=0)
+        assert [row["seed"] for row in mine] == [0, 1, 2, 3] and {row["step"] for row in mine} == {20_000}
+        assert cells == [
+            ", ".join(f"{100 * flipped[lights[0]]:.0f}" for lights in LIGHTS.values()),
+            ", ".join(f"{learned[lights].mean():.1f}" for lights in LIGHTS.values()),
+            ", ".join(kinds[row["ignored"]] for row in mine),
+            ", ".join(f"{100 * row['solved']:.0f}" for row in mine),
+        ]
+    assert {float(weight) for weight, *_ in shown} == {1.0, *(row["corner_presses"] for row in rows)}
+    one_of = lambda a, b: chances(puzzle, 2.0) @ (puzzle.toggles[:, a] ^ puzzle.toggles[:, b])
+    assert (
+        f"{one_of(0, 1):.0%}" == "31%" and f"{min(one_of(4, light) for light in range(9) if light != 4):.0%}" == "38%"
+    )
