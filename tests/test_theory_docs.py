@@ -82,3 +82,33 @@ def test_which_light_is_ignored_under_which_presses():
     assert (
         f"{one_of(0, 1):.0%}" == "31%" and f"{min(one_of(4, light) for light in range(9) if light != 4):.0%}" == "38%"
     )
+
+
+def test_what_hard_goals_do_is_in_the_files():
+    page, results = PAGE.read_text(encoding="utf-8"), ROOT / "results"
+    read = lambda name: json.loads((results / name).read_text())
+    groups: dict[tuple, list[dict]] = {}
+    for row in read("lightsout_hard_goals.json"):
+        groups.setdefault((row["rep"]["name"], row["rep"]["hard_goals"], row["step"]), []).append(row)
+    listed = lambda rows, form: ", ".join(form(row) for row in rows)
+    made = []
+    for (name, share, step), rows in groups.items():
+        learned = np.mean([row["learned"] for row in rows], axis=0)
+        apart = ", ".join(f"{learned[lights].mean():.1f}" for lights in LIGHTS.values())
+        made.append([f"`{name}`", f"{share:g}", f"{step:,}", apart, listed(rows, lambda r: f"{r['correlation']:.2f}")])
+        made[-1] += [listed(rows, lambda r, what=what: f"{100 * r[what]:.0f}") for what in ("followed", "solved")]
+    assert pages.table(page, "By seed (`results/lightsout_hard_goals.json`)") == made
+    hard = [row for key, rows in groups.items() if key[1] for row in rows]
+    assert min(row["learned"][4] for row in hard) > 3, "every seed sees the centre"
+    assert min(row["solved"] for row in groups["dual_siamese", 0.5, 20_000]) > 0.995 and "solves 99.6 % or more" in page
+    small = [
+        [row["task"], row["algo"], f"{row['hard_goals']:g}", f"{row['steps']:,} x {row['seeds']}"]
+        + [f"{row['mean']:.0f} ± {row['std']:.0f}", "[{:.0f}, {:.0f}]".format(*row["interval"])]
+        for row in read("small_hard_goals.json")
+    ]
+    assert pages.table(page, "and perhaps slows learning down") == small
+    words = " ".join(page.split())
+    for name in ("probe_hard_goals.json", "probe_small_puzzle.json"):
+        rows = [row for row in read(name) if row["rep"] == "dual"]
+        for what, unit in (("slope", 1), ("area", 100)):
+            assert " and ".join(f"{unit * row[what]:.1f}" for row in rows) in words
