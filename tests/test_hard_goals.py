@@ -60,6 +60,15 @@ def test_the_first_goals_become_the_nearest_that_are_not_reached(form):
     np.testing.assert_array_equal(made.success[6:], drawn.success[6:])
 
 
+def test_where_every_goal_of_the_batch_is_reached_goals_stay_as_they_were():
+    rep = Dual(**{**TINY, "hard_goals": 1.0})
+    s = jnp.ones((ROWS, 3))
+    batch, drawn = drawn_batch(s, s, jnp.arange(ROWS) % 2)
+    made = rep.with_hard_goals(rep.init(random.key(0), SPEC), batch, drawn, SPEC)
+    np.testing.assert_array_equal(made.g, drawn.g)
+    np.testing.assert_array_equal(made.success, drawn.success)
+
+
 def test_the_loss_is_that_of_the_exchanged_goals_and_the_choice_has_no_gradient():
     rep, plain = Dual(**HALF, continuity=0.5), Dual(**TINY, continuity=0.5)
     nets, (s, g, own) = rep.init(random.key(0), SPEC), states_and_goals()

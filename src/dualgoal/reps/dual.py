@@ -163,10 +163,12 @@ class Dual(Representation):
         reached = jnp.eye(count, rows, dtype=bool)  # perhaps: its own goal may be the state itself
         if spec.goals_as_states:
             reached |= (batch.s[:count, None] == drawn.g[None]).all(axis=-1)
-        nearest = jnp.where(reached, -jnp.inf, v).argmax(axis=-1)
+        none = reached.all(axis=-1)  # in the smallest of batches; then the goal stays as it was drawn
+        nearest = jnp.where(none, jnp.arange(count), jnp.where(reached, -jnp.inf, v).argmax(axis=-1))
         exchange = lambda x: jnp.concatenate([x[nearest], x[count:]])
-        success = jnp.concatenate([jnp.zeros_like(drawn.success[:count]), drawn.success[count:]])
-        return drawn._replace(g=exchange(drawn.g), success=success)
+        g, state = jax.tree.map(exchange, (drawn.g, drawn.state))
+        success = jnp.concatenate([jnp.where(none, drawn.success[:count], 0), drawn.success[count:]])
+        return drawn._replace(g=g, success=success, state=state)
 
     def value_loss(self, nets: DualNets, targets: DualNets, batch: Batch, drawn: Goals, spec: Spec) -> Loss:
         """IQL or IVL of f."""
