@@ -118,3 +118,9 @@ def test_what_hard_goals_do_is_in_the_files():
         rows = [row for row in read(name) if row["rep"] == "dual"]
         for what, unit in (("slope", 1), ("area", 100)):
             assert " and ".join(f"{unit * row[what]:.1f}" for row in rows) in words
+    siamese = [row for row in read("probe_hard_goals.json") if row["rep"] == "dual_siamese"]
+    for share in (0.0, 0.5):
+        rows = [row for row in siamese if row["hard_goals"] == share]
+        assert {f"{100 * row['area']:.1f}" for row in rows} == {"99.7"}
+        for what, digits in (("slope", 1), ("press", 2)):
+            assert " and ".join(f"{row[what]:.{digits}f}" for row in rows) in words
