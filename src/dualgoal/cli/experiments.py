@@ -41,7 +41,7 @@ class LightsOut(Experiment, Verb):
     eval_every: Annotated[int | None, unset("a tenth of the steps", "INT")] = None
     """Steps between evaluations."""
     pairs: bool = False
-    """After training, also try all pairs of boards, and see which lights are ignored (up to 12 buttons)."""
+    """After training, also try all pairs of boards and compare learned with exact distances (up to 12 buttons)."""
     quiet: bool = False
     """Show no progress."""
 

@@ -41,7 +41,7 @@ class Eval(Verb):
     """Film one more episode per goal into RUN/videos."""
     random: bool = False
     """Act uniformly at random instead, for comparison."""
-    env: Annotated[str | None, unset("the run's own", "STR")] = None
+    env: Annotated[str | None, unset("the run's own", "ENV")] = None
     """Environment to evaluate in: FILE.py:NAME, module:NAME or a Gymnasium id."""
     record: bool = True
     """Write the rows to RUN/measured.jsonl, where report and compare find them."""

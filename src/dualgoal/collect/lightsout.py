@@ -16,7 +16,7 @@ def view_dataset(view: View, episodes: int, length: int, seed: int, corner_press
     puzzle, rng = view.puzzle, np.random.default_rng(seed)
     start = random_boards(puzzle, episodes, rng)[:, None]
     buttons = rng.integers(puzzle.buttons, size=(episodes, length), dtype=np.int32)
-    if corner_presses != 1:
+    if corner_presses != 1:  # the uniform ones are drawn before, as they were for results/lightsout_presses.json
         buttons = rng.choice(puzzle.buttons, buttons.shape, p=chances(puzzle, corner_presses)).astype(np.int32)
     boards = np.concatenate([start, puzzle.toggles[buttons]], axis=1)
     boards = np.bitwise_xor.accumulate(boards, axis=1).reshape(-1, puzzle.buttons)

@@ -142,9 +142,10 @@ def has_goals(puzzle: "Puzzle") -> bool:
     """Whether the board has evaluation goals. One that has none can still be tried on all pairs, unless it is large."""
     from dualgoal.envs import lightsout_puzzle
 
-    if str(puzzle) not in lightsout_puzzle.TASKS and puzzle.buttons <= lightsout_puzzle.PAIRS_LIMIT:
-        return False
-    return len(lightsout_puzzle.task_boards(puzzle)[0]) > 0
+    known = str(puzzle) in lightsout_puzzle.TASKS
+    if not known and puzzle.buttons > lightsout_puzzle.PAIRS_LIMIT:
+        lightsout_puzzle.task_boards(puzzle)  # says what there is
+    return known
 
 
 def configure(task: str, rep: str, algo: str, **options: Any) -> "Run":

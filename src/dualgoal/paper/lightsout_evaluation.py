@@ -121,9 +121,7 @@ def learned_distance(path: str | Path, seed: int) -> tuple[float, float]:
     view = View.parse(loaded.run.task)
     puzzle, every = view.puzzle, _every_board(path, view.puzzle)
     states, goals = np.asarray(view.state(every)), np.asarray(view.goal(every))
-    ask = jax.jit(lambda params, s, g: loaded.agent.value(params, s, g, random.key(0)))
-    to_goal = lambda goal: ask(loaded.params, states, np.broadcast_to(goals[goal], goals.shape))
-    values = np.stack([np.asarray(to_goal(goal)) for goal in range(len(every))])  # by goal and state
+    values = np.stack([loaded.value(states, goal) for goal in goals])  # by goal and state
     numbers = np.arange(len(every))
     table = lightsout_puzzle.linear_table(puzzle)
     exact = np.where(table == lightsout_puzzle.UNREACHABLE, np.inf, table)[numbers[:, None] ^ numbers[None]]
