@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from dualgoal import files, jsons
-from dualgoal.data import npz
+from dualgoal.data import npy, npz
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ def _usable(archive: npz.Archive, array_path: Path, digest_path: Path) -> tuple[
     """The map that is there, unless it is not the one that was written, or not what the archive holds."""
     try:
         facts = jsons.read_as(Facts, digest_path)
-        mapped = np.load(array_path, mmap_mode="r")
+        mapped = npy.mapped(array_path)
         written = array_path.stat().st_mtime_ns
-    except Exception:  # damaged or half of it (NumPy raises even the tokenizer's errors): it is made again
+    except Exception:  # damaged or half of it: it is made again
         return None
     member = archive.members["observations"]
     same = mapped.shape == member.shape and mapped.dtype == member.dtype and written == facts.mtime_ns
@@ -61,4 +61,4 @@ def _build(archive: npz.Archive, array_path: Path, digest_path: Path) -> tuple[n
         archive.unpack("observations", temporary)
     facts = Facts(str(archive.path), files.sha256(archive.path), array_path.stat().st_mtime_ns)
     jsons.write(digest_path, asdict(facts))
-    return np.load(array_path, mmap_mode="r"), facts.sha256
+    return npy.mapped(array_path), facts.sha256

@@ -19,6 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from dualgoal import machine
+from dualgoal.data import npy
 from dualgoal.errors import UserError, one_line
 from dualgoal.files import replacing
 
@@ -26,7 +27,6 @@ BLOCK = 1 << 22
 MOST_MEMBERS = 1000
 AGAIN = "download or generate the file again"
 ALIGNMENT = 64
-_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,12 @@ class Archive(AbstractContextManager["Archive"]):
         return member
 
     def _header(self, stream: IO[bytes], key: str) -> tuple[tuple[int, ...], bool, np.dtype]:
-        version = np.lib.format.read_magic(stream)
-        if version not in _READERS:
-            raise UserError(f"{self.path.name}: '{key}' has npy format {version}; save it again as a plain array")
-        shape, order, dtype = _READERS[version](stream)
+        try:
+            shape, order, dtype = npy.read_header(stream)
+        except npy.UnknownVersion as version:
+            raise UserError(
+                f"{self.path.name}: '{key}' has npy format {version}; save it again as a plain array"
+            ) from None
         if dtype.hasobject:
             raise UserError(
                 f"{self.path.name}: '{key}' holds pickled Python objects, which are never loaded; "

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualgoal.data import checks, goals, hdf5, npz
+from dualgoal.data import checks, goals, hdf5, npy, npz
 from dualgoal.data.origin import Origin, digest
 from dualgoal.errors import UserError, kind_of, listed, one_line
 from dualgoal.files import sha256
@@ -86,7 +86,7 @@ class NpzTable:
             self._unpacked.append(tempfile.TemporaryDirectory(prefix="dualgoal-"))
             file = Path(self._unpacked[-1].name) / "array.npy"
             archive.unpack(name, file)
-        return np.load(file, mmap_mode="r", allow_pickle=False)
+        return npy.mapped(file)
 
     def require_memory(self, names: Iterable[str]) -> None:
         """Raise if arrays that are held in memory claim more than there is."""
