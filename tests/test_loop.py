@@ -1,5 +1,7 @@
 """How loops of training steps are compiled."""
 
+import threading
+
 import jax
 import pytest
 
@@ -59,3 +61,35 @@ def test_what_was_traced_on_shapes_is_not_traced_again_to_be_compiled():
     assert len(traced) == 1
     training.lower(training.init(), training.place_data(data))
     assert len(traced) == 1
+
+
+def test_measuring_is_compiled_beside_training_and_measures_the_same():
+    threads = []
+
+    class Noticed(GCBC):
+        def losses(self, *given):
+            threads.append(threading.current_thread())
+            return super().losses(*given)
+
+    one, other = (
+        loop.TrainingLoop(Agent(small.rep("orig"), Noticed(hidden=(8,)), Spec((3,), 2, batch_size=4)), (0, 1))
+        for _ in range(2)
+    )
+    rows = one.place_data(small.data())
+    one.prepare_measure(rows)
+    found = one.measure(one.init(), rows)
+    assert threads and threading.main_thread() not in threads
+    expected = other.measure(other.init(), rows)
+    assert found.keys() == expected.keys() and all((found[name] == expected[name]).all() for name in found)
+
+
+def test_what_a_part_raises_beside_training_reaches_who_measures():
+    class Broken(GCBC):
+        def losses(self, *given):
+            raise ZeroDivisionError("in my loss")
+
+    training = loop.TrainingLoop(Agent(small.rep("orig"), Broken(hidden=(8,)), Spec((3,), 2, batch_size=4)), (0,))
+    rows = training.place_data(small.data())
+    training.prepare_measure(rows)
+    with pytest.raises(ZeroDivisionError, match="in my loss"):
+        training.measure(training.init(), rows)

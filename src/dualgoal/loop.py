@@ -11,6 +11,7 @@ weights per seed becomes a grouped convolution, which is slow everywhere.
 import functools
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -27,6 +28,7 @@ from dualgoal.streams import Transitions
 
 NEVER = np.iinfo(np.int32).max
 PARAMETER = "a parameter"
+Shapes = tuple[tuple[int, ...], ...]
 Broken = dict[str, Array]  # by loss: the first step at which it was not finite, or NEVER
 
 
@@ -93,6 +95,7 @@ class TrainingLoop:
         self._chunk = jax.jit(self.for_each_seed(self._steps), donate_argnums=0, out_shardings=self.by_seed)
         self._compiled: Any = None
         self._measure = jax.jit(self.for_each_seed(self._losses))
+        self._prepared: dict[Shapes, Future[Any]] = {}  # the same compiled, by the data's shapes
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
 
     def for_each_seed(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,8 +138,12 @@ class TrainingLoop:
     def trace(self, data: Transitions) -> None:
         """Go through the training loop on shapes: what a part raises comes before anything is held, compiled or
         written. Compiling does not go through it once more."""
+        self._chunk.trace(*self._on_shapes(data), self.keys, jnp.int32(1))
+
+    def _on_shapes(self, data: Transitions) -> tuple[Any, Any]:
+        """A state and data of these shapes, without their arrays."""
         held = lambda tree, where: jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
-        self._chunk.trace(held(self.template, self.by_seed), held(data, self.everywhere), self.keys, jnp.int32(1))
+        return held(self.template, self.by_seed), held(data, self.everywhere)
 
     def advance(self, state: State, data: Transitions, steps: int) -> tuple[State, Broken]:
         """Take `steps` gradient steps. The given state is consumed."""
@@ -154,7 +161,17 @@ class TrainingLoop:
     def measure(self, state: State, data: Transitions) -> dict[str, np.ndarray]:
         """Everything worth logging on the next batch of `data`, per seed. A program of its own, so that how often it is
         called cannot change training."""
-        return {name: np.asarray(value) for name, value in self._measure(state, data, self.keys).items()}
+        prepared = self._prepared.get(_shapes(data))
+        measure = self._measure if prepared is None else prepared.result()
+        return {name: np.asarray(value) for name, value in measure(state, data, self.keys).items()}
+
+    def prepare_measure(self, *splits: Transitions) -> None:
+        """Compile `measure` for data of these shapes in a thread, so that training need not wait for it."""
+        pool = ThreadPoolExecutor(1, "compiling")
+        compiled = lambda given: self._measure.lower(*given, self.keys).compile()
+        for data in splits:
+            self._prepared[_shapes(data)] = pool.submit(compiled, self._on_shapes(data))
+        pool.shutdown(wait=False)
 
     def _steps(self, state: State, data: Transitions, key: Array, count: Array) -> tuple[State, Broken]:
         """`count` steps of one seed. A step draws the next batch while it learns from this one, because drawing is many
@@ -187,6 +204,10 @@ class TrainingLoop:
         k_losses = self.agent.keys(key, state.step)[1]
         total, info = self.agent.losses(state.params, state.targets, batch, k_losses)
         return {**info, "total/loss": total}
+
+
+def _shapes(data: Transitions) -> Shapes:
+    return tuple(leaf.shape for leaf in jax.tree.leaves(data))
 
 
 def first_broken(broken: Broken, seeds: tuple[int, ...]) -> tuple[int, str, int] | None:

@@ -105,6 +105,7 @@ class Session:
             with policy.own_parts(self.run):
                 self.loop.compile(state, training)
             self._leave_if(request, step)  # compiling takes long, and nothing has been computed yet
+            self.loop.prepare_measure(*(data for data in (training, held_out) if data is not None))
         while step < self.run.steps and not self.enough:
             until = next(s for s in self.stops if s > step)
             count = min(until - step, max(1, int(rate * CHUNK_SECONDS)))
