@@ -3,15 +3,19 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calls import configured
 from dualgoal.algos import ALGOS, GCIVL, NoAlgorithm
 from dualgoal.errors import UserError
+from dualgoal.paper.settings import preset
 from dualgoal.reps import REPS, Dual
 from dualgoal.runs import config
 from dualgoal.runs.config import Run, differences, from_dict, to_dict
+from tiny import TASK
 
 RUN = Run("cube-single-play-v0", Dual(dim=64, hidden=(32, 16)), GCIVL(alpha=3.0), seeds=(0, 7), steps=1000)
 
@@ -83,6 +87,43 @@ def test_a_bad_file_is_refused_with_the_field(edit, words):
     with pytest.raises(UserError) as problem:
         from_dict(values)
     assert words in str(problem.value) and "\n" not in str(problem.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Named(Dual):
+    name: str = "x"
+
+
+def test_an_option_does_not_take_the_name_of_its_part():
+    for run in (
+        dataclasses.replace(RUN, rep=Named()),
+        from_dict(to_dict(RUN) | {"rep": {"name": f"{__name__}:Named"}}),
+    ):
+        with pytest.raises(UserError, match="Named has an option called 'name'; give the option another name"):
+            print(run.id)
+
+
+@dataclasses.dataclass(frozen=True)
+class Needy(Dual):
+    must: int = dataclasses.field(kw_only=True)
+
+
+def test_every_option_of_a_part_has_a_default():
+    name = f"{__name__}:Needy"
+    for more in ((), ("--rep.must", "3")):
+        with pytest.raises(UserError, match="Needy.must has no default; give every option of a part one"):
+            configured(TASK, "--rep", name, *more)
+    assert preset(TASK, name, "gcivl", **{"rep.must": 3}).rep.must == 3, "in Python it can be given"
+
+
+@dataclasses.dataclass(frozen=True)
+class Mine(Dual):
+    """Of another package, where nothing checks types."""
+
+
+def test_numbers_of_numpy_are_numbers():
+    run = dataclasses.replace(RUN, rep=Mine(dim=np.int64(64), hidden=(np.int64(32), 16), expectile=np.float32(0.75)))
+    assert from_dict(json.loads(json.dumps(to_dict(run)))) == run
 
 
 def test_evaluation_steps():

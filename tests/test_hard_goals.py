@@ -81,14 +81,29 @@ def test_the_loss_is_that_of_the_exchanged_goals_and_the_choice_has_no_gradient(
         np.testing.assert_array_equal(a, b)
 
 
-def test_where_goals_are_not_states_only_the_transitions_own_goal_may_be_reached():
-    spec = Spec((3,), 2, batch_size=ROWS, goal_shape=(2,))
-    rep, (s, g, own) = Dual(**{**TINY, "hard_goals": 1.0}), states_and_goals()
-    nets = rep.init(random.key(0), spec)
-    batch, drawn = drawn_batch(s, g[:, :2], own)
-    made = rep.with_hard_goals(nets, batch, drawn, spec)
+def test_of_features_of_two_image_encoders_only_the_transitions_own_goal_may_be_reached():
+    spec = Agent(Dual(**HALF), GCIVL(hidden=(8,)), Spec(small.IMAGE, 2)).rep_spec
+    rep = Dual(**{**TINY, "hard_goals": 1.0})
+    s, g = random.normal(random.key(0), (2, ROWS, *spec.observation_shape))
+    batch, drawn = drawn_batch(s, g, jnp.arange(ROWS) % 2)
+    made = rep.with_hard_goals(rep.init(random.key(0), spec), batch, drawn, spec)
     assert not made.success.any()
-    assert all((np.asarray(made.g[i]) != np.asarray(g[i, :2])).any() for i in range(ROWS))
+    assert all((np.asarray(made.g[i]) != np.asarray(g[i])).any() for i in range(ROWS))
+
+
+@pytest.mark.parametrize("reached_by", ["row", "state"])
+@pytest.mark.parametrize(
+    ("goals", "words"),
+    [({"goal_shape": (2,)}, r"goals \(2,\)"), ({"goals_as_states": False}, "goals something else of that shape")],
+)
+def test_goals_that_are_no_states_are_refused(reached_by, goals, words):
+    """One of the batch may be where the state is already, and nothing tells."""
+    spec = dataclasses.replace(SPEC, reached_by=reached_by, **goals)
+    with pytest.raises(UserError, match=rf"\(hard_goals\), but observations are \(3,\) and {words}; leave"):
+        Agent(Dual(**HALF), NoAlgorithm(), spec)
+    images = dataclasses.replace(SPEC, observation_shape=small.IMAGE, goal_shape=(), goals_as_states=False)
+    with pytest.raises(UserError, match=r"asks which goals a state has reached"):
+        Agent(Dual(**HALF), NoAlgorithm(), images)
 
 
 @pytest.mark.parametrize("spec", [SPEC, Spec(small.IMAGE, 2, batch_size=4, augment=1.0)], ids=["vectors", "images"])
@@ -107,13 +122,8 @@ def test_agents_train_with_them(rep, spec):
         (lambda: Dual(**HALF, aggregation="mrn"), "needs one of the aggregations inner, symmetric, asymmetric"),
         (lambda: DualPair(**HALF), "which a phi that reads both cannot"),
         (lambda: DualToken(**HALF), "which a phi that reads both cannot"),
-        (
-            lambda: Agent(Dual(**HALF), NoAlgorithm(), dataclasses.replace(SPEC, goal_shape=(2,), reached_by="state"))
-            .init(random.key(0)),
-            "reached_by must be row",
-        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused(use, words):
     with pytest.raises(UserError, match=words):
         use()

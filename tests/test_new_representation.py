@@ -1,5 +1,6 @@
 """docs/new_representation.md is executed: its representation is found by its path and trains under every algorithm."""
 
+import dataclasses
 import re
 import sys
 import types
@@ -11,7 +12,10 @@ import pytest
 from jax import random
 
 import small
+from dualgoal import imports
 from dualgoal.algos import ALGOS
+from dualgoal.errors import UserError
+from dualgoal.interface import Routes
 from dualgoal.runs import config
 
 PAGE = Path(__file__).parents[1] / "docs" / "new_representation.md"
@@ -74,3 +78,26 @@ def test_the_one_that_looks_at_the_state_trains_and_has_targets_that_follow(page
     assert agent.distance(state.params, s, g, random.key(0)).shape == (3,)
     z = [agent.encode(state.params, g, random.key(0), s) for s in (s, g)]
     assert z[0].shape == (3, 8) and not np.allclose(*z)
+
+
+@pytest.mark.parametrize(
+    ("method", "gives", "words"),
+    [
+        ("init", {"psi": 1}, "Broken.init gives a dict; expected an eqx.Module"),
+        ("init", None, "Broken.init gives a NoneType; expected an eqx.Module"),
+        ("routes", None, "Broken.routes gives a NoneType; expected Routes.head, features."),
+        ("routes", Routes("rep", frozenset()), "Broken.routes gives a str as head; expected a set, such as {'rep'}"),
+        ("routes", Routes(frozenset({"own"}), frozenset()), "unknown loss in the routes of Broken 'own'"),
+    ],
+)
+def test_what_its_methods_give_is_checked_by_name(page, method, gives, words):
+    broken = dataclasses.dataclass(frozen=True)(type("Broken", (page.Successor,), {method: lambda *_: gives}))
+    agent = page.Agent(broken(dim=8, hidden=(8,)), small.algo("gcivl"), page.Spec((3,), 2))
+    with pytest.raises(UserError, match=words):
+        agent.init(jax.random.key(0)), agent.routes
+
+
+def test_the_place_of_an_exception_is_not_in_pythons_library(tmp_path):
+    (tmp_path / "mine.py").write_text('import json\n\n\ndef read(rows):\n    return json.loads("{")\n')
+    with pytest.raises(UserError, match=r"raised JSONDecodeError: .* \(mine.py, line 5\)"), imports.calling("read"):
+        imports.load("thing", f"{tmp_path / 'mine.py'}:read")(0)

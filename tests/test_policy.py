@@ -115,9 +115,15 @@ def test_the_reader_on_the_page_needs_numpy_alone_and_is_short():
     assert set(re.findall(r"^(?:import|from) (\w+)", page(), re.M)) == {"json", "pathlib", "numpy"}
 
 
-@pytest.mark.parametrize("rep, algo", [("dual", "gcivl"), ("orig", "gcbc"), ("vip", "crl")])
-def test_exported_policy_equals_the_original(folder, tmp_path, rep, algo):
-    untrained(tmp_path / "run", folder, rep, algo)
+PLAIN = {"rep.relative": False}  # z = phi(g), so that an export needs phi alone
+
+
+@pytest.mark.parametrize(
+    "rep, algo, more",
+    [("dual", "gcivl", {}), ("orig", "gcbc", {}), ("vip", "crl", {}), ("dual_siamese", "gcivl", PLAIN)],
+)
+def test_exported_policy_equals_the_original(folder, tmp_path, rep, algo, more):
+    untrained(tmp_path / "run", folder, rep, algo, **more)
     file = export.export_policy(tmp_path / "run", tmp_path / "p.safetensors", seed=3)
     reader: dict = {}
     exec(page(), reader)

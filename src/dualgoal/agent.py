@@ -24,10 +24,9 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import compatibility, sampler
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import UserError
 from dualgoal.fast import adam
 from dualgoal.interface import (
-    ALL_LOSSES,
     Algorithm,
     Batch,
     Encoded,
@@ -158,10 +157,8 @@ class Agent:
     def routes(self) -> Routes:
         if self.frozen:
             return Routes(frozenset(), frozenset())
-        routes = self.rep.routes(self.spec, any(role.trains == "value" for role in self.algo.roles.values()))
-        if strange := sorted((routes.head | routes.features) - ALL_LOSSES):
-            raise unknown(f"loss in the routes of {type(self.rep).__name__}", strange[0], sorted(ALL_LOSSES))
-        return routes
+        value_loss = any(role.trains == "value" for role in self.algo.roles.values())
+        return compatibility.checked_routes(self.rep, self.rep.routes(self.spec, value_loss))
 
     @cached_property
     def penalised(self) -> str | None:
@@ -180,9 +177,8 @@ class Agent:
             goal = None if self.rep.fusion == "one" else Impala(k_goal, shape, self.spec)
             encoders = Encoders(Impala(k_state, shape, self.spec), goal)
         params = Params(self.rep.init(k_rep, self.rep_spec), self.algo.init(k_algo, self.algo_spec), encoders)
-        for nets, named in ((params.rep, self.rep.goal_network), (params.algo, self.algo.policy_network)):
-            if named:
-                compatibility.require_networks(nets, (named,))
+        compatibility.check_networks(self.rep, params.rep, self.rep.goal_network)
+        compatibility.check_networks(self.algo, params.algo, self.algo.policy_network)
         compatibility.check_encoding(self.rep, params.rep, self.rep_spec)
         targets = jax.tree.map(jnp.copy, self.with_ema(params))  # a copy: donated buffers must not be shared
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))

@@ -3,7 +3,7 @@ a part gives in another form than it declares, which shapes show while a program
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from numbers import Integral
 from typing import Any
 
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dualgoal.errors import UserError, kind_of, unknown
-from dualgoal.interface import Algorithm, Encoded, Loss, Nets, Representation, Spec, Trains
+from dualgoal.interface import ALL_LOSSES, Algorithm, Encoded, Loss, Nets, Representation, Routes, Spec, Trains
 
 STATE = "the state"
 
@@ -70,12 +70,17 @@ def check_goals(rep: Representation, spec: Spec) -> None:
         raise UserError(
             f"goals are {goal} but observations {observation}; where one is an image, both must be of the same shape"
         )
-    if rep.embeds_both and not spec.goals_as_states:
-        what = f"goals {goal}" if goal != observation else "goals something else of that shape"
+    if spec.goals_as_states:
+        return
+    name, kind = type(rep).__name__, goal if goal != observation else "something else of that shape"
+    what = f"but observations are {observation} and goals {kind}"
+    if rep.embeds_both:
         raise UserError(
-            f"{type(rep).__name__} reads states and goals with one network, but observations are {observation} and "
-            f"{what}; use one with two networks, such as dual with aggregation inner"
+            f"{name} reads states and goals with one network, {what}; use one with two networks, such as dual with "
+            "aggregation inner"
         )
+    if rep.compares_both:
+        raise UserError(f"{name} asks which goals a state has reached (hard_goals), {what}; leave hard_goals out")
 
 
 def check_value(rep: Representation, algo: Algorithm, usable: bool) -> None:
@@ -85,6 +90,26 @@ def check_value(rep: Representation, algo: Algorithm, usable: bool) -> None:
             f"{type(algo).__name__} cannot use the value of a frozen {type(rep).__name__} on images: its state encoder "
             f"does not come along; leave direct extraction out, or train both in one run"
         )
+
+
+def checked_routes(rep: Representation, found: Any) -> Routes:
+    """What a representation says about its losses, if it is about losses that there are."""
+    name = type(rep).__name__
+    if not isinstance(found, Routes):
+        raise UserError(f"{name}.routes gives {_kind(found)}; expected Routes(head, features)")
+    for field, losses in found._asdict().items():
+        if not isinstance(losses, Set):
+            raise UserError(f"{name}.routes gives {_kind(losses)} as {field}; expected a set, such as {{'rep'}}")
+    if strange := sorted({*found.head, *found.features} - ALL_LOSSES):
+        raise unknown(f"loss in the routes of {name}", strange[0], sorted(ALL_LOSSES))
+    return found
+
+
+def check_networks(part: Representation | Algorithm, nets: Any, named: str | None) -> None:
+    """Refuse networks that are no module, or have none that is `named`."""
+    if not dataclasses.is_dataclass(nets):
+        raise UserError(f"{type(part).__name__}.init gives {_kind(nets)}; expected an eqx.Module, a field per network")
+    require_networks(nets, (named,) if named else ())
 
 
 def require_networks(nets: Nets, names: tuple[str, ...]) -> list[str]:

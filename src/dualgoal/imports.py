@@ -42,6 +42,19 @@ def load(what: str, path: str) -> Any:
     return getattr(found, name)
 
 
+def name_of(thing: Any) -> str | None:
+    """What other processes can load this by: its name, or where it is defined; None for all else."""
+    if thing is None or isinstance(thing, str):
+        return thing
+    path = f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', '')}"
+    if not PATH.fullmatch(path) or path.startswith("__main__:"):
+        return None
+    try:
+        return path if load("thing", path) is thing else None
+    except UserError:
+        return None
+
+
 def function(what: str, path: str) -> Any:
     """The same for something that is called."""
     found = load(what, path)
@@ -63,8 +76,8 @@ def calling(what: str) -> Iterator[None]:
 
 def raised(what: str, error: Exception | SystemExit) -> UserError:
     """One line about an exception of the user's code, with the last place that is neither ours nor a library's."""
-    ours = (str(Path(__file__).parent), "<")
-    places = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(ours)]
+    others = (str(Path(__file__).parent), str(Path(os.__file__).parent), "<")
+    places = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(others)]
     own = [f for f in places if "site-packages" not in Path(f.filename).parts]
     place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
     return UserError(

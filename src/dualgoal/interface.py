@@ -224,6 +224,8 @@ class Representation(abc.ABC):
     """Whether every z (N,) has the length sqrt(N); an algorithm that makes up a z of its own then does the same."""
     embeds_both: ClassVar[bool] = False
     """Whether one and the same network reads states and goals, so that goals must be states."""
+    compares_both: ClassVar[bool] = False
+    """Whether its loss asks if a state is at another one's goal, so that goals must be states."""
     goal_network: ClassVar[str | None] = None
     """The field of its networks that alone turns a goal into z, if there is one; exports then describe it."""
     fusion: ClassVar[Literal["shared", "one", "early", "late"]] = "shared"

@@ -100,11 +100,11 @@ class Dual(Representation):
     def embeds_both(self) -> bool:  # type: ignore[override]
         return self.aggregation in aggregation.SHARED
 
+    @property
+    def compares_both(self) -> bool:  # type: ignore[override]
+        return self.hard_goals > 0
+
     def init(self, key: PRNGKeyArray, spec: Spec) -> DualNets:
-        if self.hard_goals and spec.reached_by == "state" and not spec.goals_as_states:
-            raise UserError(
-                "hard_goals: which goals of a batch a state has reached is not known; reached_by must be row"
-            )
         k1, k2 = random.split(key)
         if self.embeds_both:
             phi, psi = Embedding(k1, spec.goal_shape, self.dim, self.hidden, spec), None
@@ -161,14 +161,13 @@ class Dual(Representation):
         psi, phi = stop_gradient(self.embed(nets, batch.s, drawn.g))
         v = aggregation.each_pair(self.aggregation, psi[:, :count], phi).mean(axis=0)
         reached = jnp.eye(count, rows, dtype=bool)  # perhaps: its own goal may be the state itself
-        if spec.goals_as_states:
+        if spec.goals_as_states:  # features of two image encoders never are equal
             reached |= (batch.s[:count, None] == drawn.g[None]).all(axis=-1)
         none = reached.all(axis=-1)  # in the smallest of batches; then the goal stays as it was drawn
         nearest = jnp.where(none, jnp.arange(count), jnp.where(reached, -jnp.inf, v).argmax(axis=-1))
-        exchange = lambda x: jnp.concatenate([x[nearest], x[count:]])
-        g, state = jax.tree.map(exchange, (drawn.g, drawn.state))
+        g = jnp.concatenate([drawn.g[nearest], drawn.g[count:]])
         success = jnp.concatenate([jnp.where(none, drawn.success[:count], 0), drawn.success[count:]])
-        return drawn._replace(g=g, success=success, state=state)
+        return drawn._replace(g=g, success=success)
 
     def value_loss(self, nets: DualNets, targets: DualNets, batch: Batch, drawn: Goals, spec: Spec) -> Loss:
         """IQL or IVL of f."""

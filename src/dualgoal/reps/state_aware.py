@@ -40,7 +40,6 @@ class DualSiamese(Dual):
     """z = phi(g) + sigmoid(a) (phi(s) - phi(g)) with a learned a; needs trained_by 'all', as nothing else moves it."""
 
     fusion = "one"
-    goal_network = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,6 +51,10 @@ class DualSiamese(Dual):
     @property
     def looks_at_state(self) -> bool:  # type: ignore[override]
         return self.relative
+
+    @property
+    def goal_network(self) -> str | None:  # type: ignore[override]
+        return None if self.relative else "phi"
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> SiameseNets:
         nets = super().init(key, spec)

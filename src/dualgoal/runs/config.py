@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import numbers
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from dualgoal import machine, registry
 from dualgoal.errors import UserError, check_range, did_you_mean, require_known
 from dualgoal.interface import Algorithm, Representation
-from dualgoal.jsons import typed_fields
+from dualgoal.jsons import required, typed_fields
 
 Precision = machine.PrecisionOption
 ReachedBy = Literal["row", "state"]
@@ -218,8 +219,10 @@ def part_name(kind: registry.Kind, part: Any) -> str:
 def _part_from_dict(kind: registry.Kind, values: Any, where: str) -> Any:
     if not isinstance(values, dict) or not isinstance(values.get("name"), str):
         raise UserError(f"the configuration's '{where}' is {values!r}; expected an object with a 'name'")
-    options = {k: v for k, v in values.items() if k != "name"}
-    return _build(registry.part(kind, values["name"]), options, where)
+    options, cls = {k: v for k, v in values.items() if k != "name"}, registry.part(kind, values["name"])
+    if missing := [f.name for f in dataclasses.fields(cls) if f.init and required(f) and f.name not in options]:
+        raise UserError(f"{cls.__name__}.{missing[0]} has no default; give every option of a part one")
+    return _build(cls, options, where)
 
 
 def _kind_of(cls: Any) -> registry.Kind | None:
@@ -246,13 +249,18 @@ def _make(values: dict[str, Any], cls: Any, where: str) -> Any:
 
 def _plain(value: Any) -> Any:
     if (kind := _kind_of(type(value))) is not None:
-        return {"name": part_name(kind, value), **to_dict(value)}
+        options = to_dict(value)
+        if "name" in options:  # where the part's own name is written
+            raise UserError(f"{type(value).__name__} has an option called 'name'; give the option another name")
+        return {"name": part_name(kind, value), **options}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return to_dict(value)
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, numbers.Integral | numbers.Real):  # NumPy's
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
     raise UserError(f"option value {value!r} cannot be written as JSON")
 
 
