@@ -113,6 +113,20 @@ def test_bad_goals_in_a_file_are_named(tmp_path):
             dataset.load(tmp_path / "a.npz")
 
 
+def test_images_and_vectors_are_not_goals_of_each_other(tmp_path):
+    image, vector = np.zeros((4, 8, 8, 3), np.uint8), np.zeros((4, 2))
+    for observations, goals in ((image, vector), (vector, image), (image, image[:, :4])):
+        rows = {"observations": observations, "actions": np.zeros((4, 2)), "goals": goals}
+        np.savez(tmp_path / "a.npz", **rows, terminals=np.arange(4) % 2)
+        with pytest.raises(
+            UserError, match="'goals' are .* but 'observations' .*; where one is an image, both must be"
+        ):
+            importing.import_dataset(tmp_path / "a.npz", tmp_path / "out")
+        with pytest.raises(UserError, match="where one is an image"):
+            dataset.Dataset.from_episodes([rows])
+    assert not (tmp_path / "out").exists()
+
+
 def test_goals_are_looked_up_and_the_state_is_kept():
     """Goal and state of the same row, which is found by its number in the data."""
     data = small.data(lengths=(12, 20, 9))
@@ -219,6 +233,33 @@ def test_a_missing_last_goal_is_filled_in_only_with_a_missing_last_action():
     assert dataset.Dataset.from_episodes([short, short]).goals.shape == (10, 1)
     with pytest.raises(UserError, match="goals"):
         dataset.Dataset.from_episodes([short | {"actions": actions}] * 2)
+
+
+@pytest.mark.parametrize(
+    ("dims", "same"),
+    [(np.array([0, 1]), (0, 1)), (list(np.arange(2)), (0, 1)), (range(2), (0, 1)), (1, (1,)), (np.int64(1), (1,))],
+)
+def test_coordinates_may_be_what_numpy_gives(dims, same):
+    data = dataset.Dataset.from_episodes([{"observations": np.eye(4), "actions": np.zeros((4, 2))}], goal_dims=dims)
+    assert json.loads(json.dumps(data.provenance))["goal_space"]["dims"] == [*same] and data.goal_shape == (len(same),)
+
+
+@pytest.mark.parametrize("dims", [slice(0, 2), [0.0, 1.0], None, "01", [[0, 1]], [[0], [0, 1]]])
+def test_what_are_no_coordinates_is_one_line(dims):
+    with pytest.raises(UserError, match="goal_dims is .*; expected numbers of coordinates, such as .0, 1."):
+        GoalSpace.choose(dims, (), None)
+
+
+def test_a_single_name_is_not_read_letter_by_letter(tmp_path):
+    parts = {"observation": np.zeros((4, 3)), "achieved_goal": np.ones((4, 2)), "x": np.zeros((4, 1))}
+    episodes = [{"observations": parts, "actions": np.zeros((4, 2))}] * 2
+    one = dataset.Dataset.from_episodes(episodes, observation_keys="observation", goal_keys="achieved_goal")
+    assert (one.observation_shape, one.goal_shape) == ((3,), (2,))
+    np.savez(tmp_path / "a.npz", **parts, actions=np.zeros((4, 2)), terminals=np.arange(4) % 2)
+    file = importing.import_dataset(tmp_path / "a.npz", tmp_path, task="b", observation_keys="observation")
+    assert dataset.load(file).observation_shape == (3,)
+    with pytest.raises(UserError, match="episodes are a NoneType; give a list with a dictionary for each of them"):
+        dataset.Dataset.from_episodes(None)
 
 
 def test_a_function_itself_is_asked_for_its_name():

@@ -25,8 +25,9 @@ def view_dataset(view: View, episodes: int, length: int, seed: int, corner_press
     actions = np.pad(buttons, ((0, 0), (0, 1))).reshape(-1)  # the last board of an episode is left by no press
     terminals = np.tile(np.arange(length + 1) == length, episodes)
     content = seen.tobytes() + (b"" if goals is None else goals.tobytes())
+    often = "" if corner_presses == 1 else f", corners {corner_presses:g} times as often"
     provenance = {
-        "source": f"random presses on Lights Out {puzzle}",
+        "source": f"random presses on Lights Out {puzzle}{often}",
         "view": view.task,
         "num_actions": puzzle.buttons,
         "episodes": episodes,

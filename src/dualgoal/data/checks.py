@@ -89,6 +89,11 @@ def goals(name: str, goals: np.ndarray, observations: np.ndarray) -> np.ndarray:
         raise UserError(f"{name}: 'goals' has shape {shape} and type {goals.dtype}; expected (T, G) numbers")
     if len(goals) != len(observations) or 0 in shape:
         raise UserError(f"{name}: 'goals' has shape {shape}; expected {len(observations)} rows, one per observation")
+    if goals.shape[1:] != observations.shape[1:] and 4 in (goals.ndim, observations.ndim):
+        raise UserError(
+            f"{name}: 'goals' are {shape[1:]} but 'observations' {observations.shape[1:]}; where one is an image, both "
+            "must be of the same shape"
+        )
     _finite(name, "goals", goals)
     return goals if image else goals.astype(np.float32, copy=False)
 

@@ -204,4 +204,4 @@ def _provenance(file: Path, recorded: Origin, digest: str) -> dict[str, Any]:
             f"{file.name}: its SHA-256 is not the one in {DatasetFiles.holding(file).origin.name}; make the dataset "
             "again, or remove that JSON if you changed the file on purpose"
         )
-    return recorded.facts() | {"file": str(file), "sha256": digest}
+    return recorded.facts() | {"file": str(file.absolute()), "sha256": digest}

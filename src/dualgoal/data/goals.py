@@ -5,6 +5,7 @@ At import the goal of every row is computed and stored as the array `goals`, so 
 code. How that was done is recorded, so that the goals of an environment can be brought into the same space.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ class GoalSpace:
     @classmethod
     def choose(cls, dims: Sequence[int], keys: Sequence[str], function: str | None) -> "GoalSpace | None":
         """The space that a user's options describe; None if goals are whole observations."""
+        dims, keys = _coordinates(dims), names(keys)
         if function is not None and not isinstance(function, str):
             raise UserError(
                 f"goal_function is {kind_of(function)}; give its name, module:name or file.py:name, by which "
@@ -39,7 +41,7 @@ class GoalSpace:
             return None
         if len(set(dims)) < len(dims) or min(dims, default=0) < 0:
             raise UserError(f"--goal-dims {' '.join(map(str, dims))}: expected different coordinates from 0 on")
-        return cls((), tuple(dims), tuple(keys), imports.absolute(function) if function else None)
+        return cls((), dims, keys, imports.absolute(function) if function else None)
 
     def of(self, name: str, observations: np.ndarray) -> np.ndarray | None:
         """The goals of rows of observations, where they follow from these; `name` says whose rows in messages."""
@@ -60,6 +62,19 @@ class GoalSpace:
                 f"expected ({len(observations)}, G) with G numbers for each goal"
             )
         return goals
+
+
+def _coordinates(dims: Any) -> tuple[int, ...]:
+    """Coordinates, or one alone, as integers that can be recorded; NumPy's cannot."""
+    try:
+        return tuple(operator.index(dim) for dim in np.atleast_1d(dims))
+    except (TypeError, ValueError) as problem:
+        raise UserError(f"goal_dims is {dims!r}; expected numbers of coordinates, such as (0, 1)") from problem
+
+
+def names(keys: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of parts, or one alone, which is not a sequence of letters."""
+    return (keys,) if isinstance(keys, str) else tuple(keys)
 
 
 def join(name: str, what: str, parts: Mapping[str, Any], chosen: Sequence[str]) -> np.ndarray:

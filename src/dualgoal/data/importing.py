@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from dualgoal.data import checks, lerobot, minari, npz, origin, sources, tidy
-from dualgoal.data.goals import GoalSpace
+from dualgoal.data.goals import GoalSpace, names
 from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.data.sources import Episode, Parts, Rows, Source
 from dualgoal.data.standard import Moments, Standard
-from dualgoal.errors import UserError, number_of
+from dualgoal.errors import UserError, kind_of, number_of
 from dualgoal.files import locked, make_folder, os_errors_in_one_line, remove_free_lock, replacing, sha256
 from dualgoal.progress import Rate, bar, counted
 
@@ -61,7 +61,7 @@ def import_dataset(
     function `module:name` from rows of observations to rows of goals.
     """
     space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
-    parts = Parts(_pairs(keys), tuple(observation_keys), space.keys if space else ())
+    parts = Parts(_pairs(keys), names(observation_keys), space.keys if space else ())
     source = _without(src, _with_goals(_open(src, parts, _checked_size(image_size)), space), skip_episodes)
     name = task or Path(str(src).removeprefix("minari:").rstrip("/")).stem.replace(" ", "-")
     files = DatasetFiles(Path(out).expanduser(), name)
@@ -115,9 +115,10 @@ def gather(
     standardize: bool,
 ) -> tuple[dict[str, np.ndarray], origin.Origin]:
     """The arrays of a dataset from episodes in memory, and what is recorded about them; options as for an import."""
-    if isinstance(episodes, Mapping):
-        raise UserError("episodes are a single dictionary; give a list with a dictionary for each of them")
-    parts = Parts({}, tuple(observation_keys), space.keys if space else ())
+    if isinstance(episodes, Mapping) or not isinstance(episodes, Iterable):
+        found = "a single dictionary" if isinstance(episodes, Mapping) else kind_of(episodes)
+        raise UserError(f"episodes are {found}; give a list with a dictionary for each of them")
+    parts = Parts({}, names(observation_keys), space.keys if space else ())
     source = _with_goals(sources.from_memory(list(episodes), parts), space)
     survey = _survey(source, scale_actions, standardize)
     every = range(len(survey.rows))
@@ -249,6 +250,11 @@ def _checked(name: str, arrays: dict[str, np.ndarray], any_range: bool, before: 
     terminals = np.zeros(len(observations), bool)
     terminals[-1:] = True
     checks.arrays(name, observations, arrays["actions"], terminals, any_range=any_range)
+    if any_range and arrays["actions"].ndim == 1:
+        raise UserError(
+            f"{name}: --scale-actions is for vectors, and these actions are discrete; leave it out, or save them as "
+            "floats if they are not"
+        )
     if goals is not None:
         checks.goals(name, goals, observations)
     kinds = {key: (array.shape[1:], tidy.stored(key, array)) for key, array in arrays.items()}
