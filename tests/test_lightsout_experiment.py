@@ -79,6 +79,7 @@ def test_corners_can_be_pressed_more_often():
     boards, pressed = corners.observations.reshape(400, 26, 6), corners.actions.reshape(400, 26)[:, :-1]
     np.testing.assert_array_equal(np.abs(np.diff(boards, axis=1)), view.puzzle.toggles[pressed])
     assert corners.provenance["corner_presses"] == 4 and "corner_presses" not in uniform.provenance
+    assert corners.provenance["source"].endswith(", corners 4 times as often")  # printed below a table
 
 
 def test_a_small_board_without_goals_is_tried_on_all_pairs(tmp_path, capsys):
@@ -103,6 +104,13 @@ def test_a_small_board_without_goals_is_tried_on_all_pairs(tmp_path, capsys):
     assert "this board has no evaluation goals, try --pairs" in capsys.readouterr().out
     assert main([*command, *small, "--pairs"]) == 0
     assert capsys.readouterr().out.startswith("seed 0, step 600: solves 100.0000% of all pairs\n")
+
+
+def test_pairs_of_a_large_board_are_refused_before_training(tmp_path, capsys):
+    words = ["lightsout", "--size", "4x5", "--pairs", "--steps", "1", "--trajectories", "2", "--hidden", "8", "--quiet"]
+    assert main([*words, "--seeds", "0", "--out", str(tmp_path / "run")]) == 2
+    assert "run: a 4x5 board has 4^20 pairs; all are tried up to 12 buttons" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("rep", lightsout.REPS)
@@ -247,6 +255,7 @@ def test_a_cell_of_the_figure_is_the_default_experiment():
         (lambda: Experiment("five", "orig").to_run(), "ROWSxCOLUMNS"),
         (lambda: Experiment("5x6", "orig").to_run(), "no evaluation tasks; boards with tasks: 3x3, 4x5, 4x6"),
         (lambda: Experiment("3x3", "orig", corner_presses=0).to_run(), "corner_presses is 0; expected at least 0.001"),
+        (lambda: Experiment("3x3", "orig", length=1).train("x"), "length is 1; expected at least 2"),
         (lambda: Experiment("4x5", "ideal", scaling="log").to_run(), "unknown scaling 'log'"),
         (lambda: Experiment("4x5", "orig").to_run(colour=1), "colour"),
         (lambda: Experiment("4x5", "ideal", trained_by="all").to_run(), "ideal has nothing that could be trained"),
@@ -255,7 +264,10 @@ def test_a_cell_of_the_figure_is_the_default_experiment():
         (lambda: View.parse("lightsout-4x5-deal"), "expected lightsout-ROWSxCOLUMNS"),
         (lambda: View(Puzzle(4, 4), True).state(np.zeros(16)), "rank 12 of 16"),
         (lambda: lightsout.train(Experiment("4x5").to_run(goal_noise=0.1), "x"), "without noise"),
-        (lambda: lightsout.train(Experiment("4x5").to_run(), "x", trajectories=0), "at least 1"),
+        (
+            lambda: lightsout.train(Experiment("4x5").to_run(), "x", trajectories=0),
+            "trajectories is 0; expected at least 1",
+        ),
     ],
 )
 def test_bad_input_says_what_is_possible(use, words):

@@ -86,6 +86,17 @@ def test_runs_are_done_once_and_summarised_with_intervals(tmp_path):
     assert len(trainer.calls) == 6, "finished"
 
 
+def test_a_file_may_be_edited_while_its_runs_go_on(tmp_path):
+    file, trainer = write(tmp_path), Trainer()
+
+    def train(*args, **options):
+        file.write_text("tasks = [")
+        trainer(*args, **options)
+
+    done = sweep.carry_out(file, out=tmp_path / "runs", execution=Execution(train=train), say=lambda text: None)
+    assert not done.problems and (tmp_path / "runs" / "tables" / "mine.json").exists()
+
+
 def test_a_run_that_cannot_be_done_is_named_and_remembered(tmp_path):
     failing = Execution(train=Trainer(fail=("cube-single-play-v0",)))
     done = sweep.carry_out(write(tmp_path), out=tmp_path / "runs", execution=failing, say=lambda text: None)

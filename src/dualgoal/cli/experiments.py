@@ -46,8 +46,10 @@ class LightsOut(Experiment, Verb):
     """Show no progress."""
 
     def run(self) -> None:
-        from dualgoal.paper.lightsout_evaluation import summary
+        from dualgoal.paper.lightsout_evaluation import require_pairs, summary
 
+        if self.pairs:  # before training, not after it
+            require_pairs(self.out, self._view().puzzle)
         print(summary(self.train(self.out, quiet=self.quiet), pairs=self.pairs))
 
 

@@ -16,7 +16,6 @@ from dualgoal.machine import PrecisionOption
 
 if TYPE_CHECKING:  # importing them at once would load JAX for every --help
     from dualgoal.envs.lightsout import View
-    from dualgoal.envs.lightsout_puzzle import Puzzle
     from dualgoal.runs.config import Run
 
 RepName = Literal["orig", "ideal", "ideal_goals", "dual", "dual_siamese", "dual_pair", "dual_token"]
@@ -85,9 +84,10 @@ class Experiment:
 
         `overrides` are fields of `Run`, or options of a part by dotted names such as "algo.double".
         """
+        from dualgoal.envs import lightsout_puzzle
         from dualgoal.runs import config
 
-        for name, least in (("trajectories", 1), ("length", 1), ("data_seed", 0), ("anchor_seed", 0)):
+        for name, least in (("data_seed", 0), ("anchor_seed", 0)):
             check_range(name, getattr(self, name), least)
         check_range("corner_presses", self.corner_presses, 0.001)
         require_known("representation for Lights Out", self.rep, REPS)
@@ -102,6 +102,9 @@ class Experiment:
         learned |= {"trained_by": self.trained_by, "hard_goals": self.hard_goals}
         algo = {"name": "dqn", "hidden": hidden, "network": self.network, "double": self.double, "loss": self.loss}
         view = self._view()
+        has_goals = str(view.puzzle) in lightsout_puzzle.TASKS
+        if not has_goals and view.puzzle.buttons > lightsout_puzzle.PAIRS_LIMIT:
+            lightsout_puzzle.task_boards(view.puzzle)  # says what there is; a small board is tried on all its pairs
         values: dict[str, Any] = {
             "task": view.task,
             "rep": learned if learns else {"name": "orig"},
@@ -114,7 +117,7 @@ class Experiment:
             "tau": self.tau,
             "reached_by": self.reached_by,
             "precision": self.precision,
-            "episodes": EPISODES if overrides.get("episodes") != 0 and has_goals(view.puzzle) else 0,
+            "episodes": EPISODES if has_goals and overrides.get("episodes") != 0 else 0,
             "augment": 0.0,
             **config.schedule(every),
         }
@@ -136,16 +139,6 @@ class Experiment:
         """Train into the run directory `out`, or resume the run there."""
         data = (self.trajectories, self.length, self.data_seed, self.corner_presses)
         return train(self.to_run(), out, *data, quiet=quiet)
-
-
-def has_goals(puzzle: "Puzzle") -> bool:
-    """Whether the board has evaluation goals. One that has none can still be tried on all pairs, unless it is large."""
-    from dualgoal.envs import lightsout_puzzle
-
-    known = str(puzzle) in lightsout_puzzle.TASKS
-    if not known and puzzle.buttons > lightsout_puzzle.PAIRS_LIMIT:
-        lightsout_puzzle.task_boards(puzzle)  # says what there is
-    return known
 
 
 def configure(task: str, rep: str, algo: str, **options: Any) -> "Run":
@@ -187,8 +180,8 @@ def train(
     view = View.parse(run.task)
     if run.goal_noise or run.action_noise:
         raise UserError("Lights Out is evaluated without noise: a board is right or wrong")
-    if trajectories < 1 or length < 2:
-        raise UserError(f"{trajectories} trajectories of {length} presses; expected at least 1 of at least 2")
+    check_range("trajectories", trajectories, 1)
+    check_range("length", length, 2)
     dataset = view_dataset(view, trajectories, length, data_seed, corner_presses)
     evaluator = OnDevice(run, view, policy.agent_for(run, Sizes.of(dataset)))
     return training.train(run, out, datasets=(dataset, None), evaluator=evaluator, quiet=quiet, wait=wait)

@@ -138,9 +138,14 @@ def learned_distance(path: str | Path, seed: int) -> tuple[float, float]:
 
 
 def _every_board(path: str | Path, puzzle: lightsout_puzzle.Puzzle) -> np.ndarray:
+    require_pairs(path, puzzle)
+    return puzzle.boards(np.arange(2**puzzle.buttons))
+
+
+def require_pairs(path: str | Path, puzzle: lightsout_puzzle.Puzzle) -> None:
+    """Raise if the board of a run has too many pairs to try them all."""
     if puzzle.buttons > (most := lightsout_puzzle.PAIRS_LIMIT):
         raise UserError(f"{path}: a {puzzle} board has 4^{puzzle.buttons} pairs; all are tried up to {most} buttons")
-    return puzzle.boards(np.arange(2**puzzle.buttons))
 
 
 def summary(path: str | Path, *, pairs: bool = False) -> str:

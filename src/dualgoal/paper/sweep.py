@@ -157,7 +157,7 @@ def carry_out(
     problems = jobs.carry_out(found, Path(out), execution, say)
     lines = [_line(job, problems) for job in found]
     values = {"runs": [dataclasses.asdict(line) for line in lines]}
-    return jobs.write_outcome(Path(out) / "tables" / read(path).name, table(lines), values, problems)
+    return jobs.write_outcome(Path(out) / "tables" / Path(path).stem, table(lines), values, problems)
 
 
 def _line(job: Job, problems: list[str]) -> Line:
