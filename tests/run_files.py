@@ -33,10 +33,10 @@ def write_rows(path: Path, found) -> None:
     path.write_text("".join(json.dumps(row.to_json() if isinstance(row, EvalRow) else row) + "\n" for row in found))
 
 
-def write_run(path: Path, run: Run, evaluations, *, noisy=None, metrics=None) -> Path:
-    """A run directory without checkpoints."""
+def write_run(path: Path, run: Run, evaluations, *, noisy=None, metrics=None, **facts) -> Path:
+    """A run directory without checkpoints. `facts` take the place of those of the same names in `FACTS`."""
     path.mkdir(parents=True, exist_ok=True)
-    content = {"run": config.to_dict(run), "id": run.id, **FACTS.to_json()}
+    content = {"run": config.to_dict(run), "id": run.id, **FACTS.to_json(), **facts}
     (path / directory.CONFIG).write_text(json.dumps(content))
     for name, found in (
         (directory.EVALUATIONS, evaluations),

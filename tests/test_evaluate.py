@@ -10,10 +10,11 @@ import time
 import numpy as np
 import pytest
 
+from dualgoal.data.dataset import Dataset
 from dualgoal.data.origin import ActionRange
 from dualgoal.envs import versions
 from dualgoal.errors import UserError
-from dualgoal.runs import directory, episodes, evaluation, policy, training
+from dualgoal.runs import directory, episodes, evaluation, forecast, policy, training
 from dualgoal.runs.episodes import BLOCK, Episode
 from dualgoal.runs.evaluation import Plan, WorkerEvaluator
 from dualgoal.runs.rows import Conditions
@@ -81,6 +82,19 @@ def test_goal_noise_is_drawn_once_per_episode():
     assert len(noisy.goals) == 1
     shift = (noisy.goals[0] - plain.goals[0])[:2]
     assert (np.abs(shift) > 0.01).all() and len(np.unique(shift)) == 4, "every coordinate has its own"
+
+
+def test_noise_on_image_goals_is_refused_before_training(tmp_path):
+    images = np.zeros((8, 16, 16, 3), np.uint8)
+    data = Dataset(images, np.zeros((8, 2), np.float32), np.arange(8) % 4 == 3)
+    run = dataclasses.replace(tiny_run(episodes=1, goal_noise=0.5), task="mine")
+    refused = pytest.raises(UserError, match="goal noise is for vectors; evaluate image goals without it")
+    with refused:
+        training.train(run, tmp_path / "run", datasets=(data, None), env=Line, quiet=True)
+    assert not (tmp_path / "run").exists()
+    np.savez(tmp_path / "mine.npz", observations=images, actions=data.actions, terminals=data.terminals)
+    with refused:
+        forecast.look_ahead(dataclasses.replace(run, env="nowhere:Env"), tmp_path / "run", tmp_path, None)
 
 
 def test_the_evaluation_seed_draws_other_episodes():

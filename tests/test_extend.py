@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
+from dualgoal.data import dataset
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs
 from dualgoal.paper.tables import PlannedRun
@@ -85,6 +87,21 @@ def test_the_same_command_with_more_steps_finds_the_run(tmp_path, monkeypatch):
     assert continuing.find(long, there, ("log_every",))[0] == long, "training says what differs"
     other = dataclasses.replace(long, lr=1e-3)
     assert continuing.find(other, None)[1] == directory.default_folder(other)
+
+
+def test_the_same_command_elsewhere_finds_data_and_goals(tmp_path, monkeypatch):
+    make_data(tmp_path / "data")
+    (tmp_path / "goals.txt").write_text("1 2\n")
+    (tmp_path / "other").mkdir()
+    run = tiny_run(steps=1, eval_goals="goals.txt")
+    for place, path in (("", ""), ("other", "../")):
+        monkeypatch.chdir(tmp_path / place)
+        asked = dataclasses.replace(run, eval_goals=f"{path}goals.txt")
+        assert continuing.absolute(asked).eval_goals == str(tmp_path / "goals.txt")
+        facts = training.describe(run, dataset.load(f"{path}data", run.task))
+        assert Path(facts.dataset.file).is_absolute() and Path(facts.dataset.file).is_file()
+    for other in ("env", "env:3", "validation:5", "nowhere.txt"):
+        assert continuing.absolute(dataclasses.replace(run, eval_goals=other)).eval_goals == other
 
 
 def planned(run) -> PlannedRun:

@@ -5,8 +5,10 @@ import re
 from types import SimpleNamespace
 
 import jax
+import numpy as np
 import pytest
 
+import small
 from dualgoal import machine
 from dualgoal.cli.main import main
 from dualgoal.data import dataset
@@ -77,3 +79,15 @@ def test_a_run_that_does_not_fit_is_refused_before_it_is_compiled(data, tmp_path
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "failed"
     call = lambda workers: training.train(run, tmp_path / "other", data_path=data, quiet=True)
     assert "take fewer seeds" in (perform(Item("a", tmp_path / "other", call), 1) or "")
+
+
+def test_a_step_of_all_seeds_is_counted_where_they_take_no_turns(monkeypatch):
+    """With images too, where there are kernels for them (`dualgoal.loop`)."""
+    agent = small.agent("orig", "gcbc", shape=small.IMAGE)
+    arrays = {"observations": np.zeros((40, *small.IMAGE), np.uint8), "actions": np.zeros((40, 2), np.float32)}
+    monkeypatch.setattr(memory, "devices_used", lambda seeds, devices: 1)
+    steps = []
+    for turns in (True, False):
+        monkeypatch.setattr(memory, "seeds_take_turns", lambda agent, turns=turns: turns)
+        steps.append(memory.estimate(agent, 4, arrays, 2).step)
+    assert steps[1] == 4 * steps[0]

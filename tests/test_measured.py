@@ -1,7 +1,9 @@
 """`eval` leaves its rows where `report` and `compare` find them, and never among those of training."""
 
+import dataclasses
 import json
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,8 @@ from dualgoal.cli.main import main
 from dualgoal.errors import UserError
 from dualgoal.paper import pairwise, stats
 from dualgoal.report import page
-from dualgoal.runs import directory, evaluation, measured
+from dualgoal.runs import directory, evaluation, measured, world
+from dualgoal.runs.evaluation import Plan
 from dualgoal.runs.rows import Conditions, EvalRow
 from run_files import rows, write_run
 from tiny import tiny_run
@@ -37,6 +40,8 @@ def test_rows_are_read_as_they_were_written_and_the_later_one_counts(run):
         (1, 9, 0, False), (2, 5, 0, False), (1, 1, 7, True),
     ]  # fmt: skip
     assert found[2].conditions.words == "--eval-seed 7 --random"
+    exact = Conditions(goal_noise=0.12345678, action_noise=0.5, eval_seed=1234567)
+    assert exact.words == "--goal-noise 0.12345678 --action-noise 0.5 --eval-seed 1234567", "it repeats the evaluation"
     assert (run / directory.EVALUATIONS).read_bytes() == before and directory.evaluations(run) == rows(RUN, 4)
     assert directory.inspect(run).measured == tuple(found)
 
@@ -67,6 +72,7 @@ class Instant:
 
     def submit(self, path, step):
         self.step = step
+        Instant.films = {job.goal: Path(job.video).name for job in self.plan.jobs(path, step) if job.video}
 
     def collect(self, wait):
         plan, noise = self.plan, self.plan.conditions.goal_noise
@@ -78,6 +84,7 @@ class Instant:
 def instant(monkeypatch):
     monkeypatch.setattr(evaluation, "WorkerEvaluator", Instant)
     monkeypatch.setattr(directory, "choose_step", lambda path, step: step or 40)
+    monkeypatch.setattr(world, "count_goals", lambda run, facts, env: 2)
 
 
 def test_eval_records_unless_told_not_to(run, instant, capsys):
@@ -100,6 +107,17 @@ def test_python_records_on_request_and_keeps_the_numbers_where_it_cannot(run, in
         warnings.simplefilter("error")
         evaluation.evaluate(run, episodes=2, record=True)
     assert len(measured.read(run)[0]) == 10
+
+
+def test_films_under_other_conditions_replace_none_of_training(tmp_path, instant):
+    noisy = tiny_run(episodes=10, goal_noise=0.2)
+    path = write_run(tmp_path / "a", noisy, [])
+    film = lambda **options: evaluation.evaluate(path, video=True, **options) and Instant.films[2]
+    trained = Plan.of(noisy, 2, video=True).jobs(path, 40)[-1]
+    assert film() == film(goal_noise=0.2) == Path(trained.video).name == "step-000000040-seed-0-goal-2.mp4"
+    assert film(random=True) == "step-000000040-seed-0-goal-2-goal-noise-0.2-random.mp4"
+    assert film(goal_noise=0) == "step-000000040-seed-0-goal-2-no-noise.mp4"
+    assert len(film(env=f"{'x' * 300}/{__file__}:Tiny", goal_noise=0)) < 150
 
 
 def test_the_report_shows_them(run, tmp_path):
@@ -200,6 +218,56 @@ def test_rows_of_eval_are_compared_under_equal_conditions(pair):
     for order in (pair, pair[::-1]):
         with pytest.raises(UserError, match="a: .* first is of step 40; give a larger --until"):
             pairwise.compare(order, rows="eval", until=35)
+
+
+def test_rows_of_eval_are_compared_in_one_environment(tmp_path):
+    here, there = (tiny_run(episodes=10, seeds=(0, 3), env=env) for env in ("worlds:Here", "worlds:There"))
+    first, second = (write_run(tmp_path / run.env[-4:], run, rows(run, 4)) for run in (here, there))
+    evaluated = lambda path, goals, env: measured.write(
+        path, [row(s, 40, g, goals) for s in (0, 3) for g in range(1, goals + 1)], Conditions(env=env)
+    )
+    evaluated(first, 5, None)
+    evaluated(second, 5, None)
+    with pytest.raises(UserError, match="here: has not been evaluated .*run 'dualgoal eval .*--env worlds:Here'"):
+        pairwise.compare([first, second], rows="eval")
+    evaluated(second, 5, "worlds:Here")
+    found = pairwise.compare([first, second], rows="eval")
+    assert [len(side.goals) for side in found.sides] == [5, 5] and "dualgoal eval --env worlds:Here" in found.source
+    for path in (first, second):
+        evaluated(path, 7, "worlds:Seven")
+    found = pairwise.compare([first, second], rows="eval")
+    assert [len(side.goals) for side in found.sides] == [7, 7] and found.sides[0].overall.mean == 70.0
+    plain = tiny_run(episodes=10, seeds=(0, 3))
+    third = write_run(tmp_path / "c", plain, rows(plain, 4))
+    evaluated(third, 5, None)
+    with pytest.raises(UserError, match="Here: is evaluated in worlds:Here; evaluate the first run there too"):
+        pairwise.compare([third, first], rows="eval")
+
+
+def test_what_differs_in_how_runs_were_evaluated_is_said(tmp_path):
+    def made(name, goals=None, **options):
+        run = tiny_run(episodes=10, **options)
+        path, noise = tmp_path / name, {"goal_noise": run.goal_noise}
+        write_run(path, run, [dataclasses.replace(r, **noise) for r in rows(run, 4)], goal_list=goals)
+        for goal in range(1, 6):
+            measured.write(path, [row(seed, goal=goal) for seed in run.seeds], Conditions(env="worlds:Own"))
+        return path
+
+    one, two = ([[float(k)] * 2] * 5 for k in (1, 2))
+    first = made("a", one, eval_goals="validation:5")
+    others = [
+        made("b", one, max_steps=7, success="0.5", goal_noise=0.2, eval_goals="copy.npy"),
+        made("c", two, eval_goals="other.npy"),
+        made("d", two, eval_goals="validation:5"),
+        made("e", one, eval_goals="validation:5", lr=1e-3, seeds=(0, 1)),
+    ]
+    during, later = pairwise.compare([first, *others]), pairwise.compare([first, *others[2:]], rows="eval")
+    goals = ('eval_goals: "validation:5" -> "other.npy"',), ("eval_goals: other goals of 'validation:5'",)
+    world = ("goal_noise: 0.0 -> 0.2", "max_steps: null -> 7", 'success: "info" -> "0.5"')
+    assert [change.otherwise for change in during.differences] == [world, *goals, ()]
+    assert [change.otherwise for change in later.differences] == [goals[1], ()], "other conditions are not compared"
+    assert f"\nD was evaluated otherwise than A ({goals[1][0]})\n" in (text := pairwise.text(during))
+    assert text.count("otherwise") == 3 and during.to_json()["differences"][1]["otherwise"] == goals[0]
 
 
 def test_what_cannot_be_compared(pair, tmp_path):

@@ -131,6 +131,9 @@ MISTAKES = {
     OWN + "--env envs.py:Good --max-steps 0": "max_steps is 0; expected at least 1",
     OWN + "--env envs.py:Good --eval-goals env:0": "eval-goals 'env:0': expected env:N",
     OWN + "--env envs.py:Good --eval-goals nowhere.txt": "eval-goals 'nowhere.txt': no such file",
+    OWN + "--env envs.py:Good --eval-goals ~nobody-here/x.txt": "eval-goals '~nobody-here/x.txt': no such file",
+    OWN + f"--env envs.py:Good --eval-goals {'a' * 300}": ": no such file",
+    f"train {'a' * 300} --steps 10 --out new": "unknown task 'aaa",
     OWN
     + "--env envs.py:Good --eval-goals goals.txt": "goals.txt: goals of shape (1, 3); expected one or more rows of 2",
     OWN + "--env envs.py:Good --eval-goals envs.py": "envs.py: no list of goals",

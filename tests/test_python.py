@@ -7,6 +7,7 @@ import shutil
 import sys
 import types
 import warnings
+from pathlib import Path
 from xml.etree import ElementTree
 
 import gymnasium
@@ -17,14 +18,16 @@ from gymnasium.spaces import Box
 
 import dualgoal
 import pages
-from dualgoal import api, progress
+from dualgoal import api, imports, progress
 from dualgoal.cli.main import main
 from dualgoal.data import dataset
 from dualgoal.data.standard import Standard
 from dualgoal.errors import UserError
 from dualgoal.report import page as report_page
 from dualgoal.runs import config, evaluation, measured
-from tiny import TASK, make_data, record
+from dualgoal.runs.facts import DataFacts
+from run_files import write_run
+from tiny import TASK, make_data, record, tiny_run
 
 SMALL = {"batch_size": 16, "log_every": 10, "save_every": 10, "episodes": 2, "seeds": (0, 3), "algo.hidden": (8, 8)}
 SMALL |= {"rep": "orig", "algo": "gcbc", "quiet": True}
@@ -149,20 +152,64 @@ def test_what_can_be_trained_on(data, tmp_path):
             configure(**given)
     with pytest.raises(UserError, match="a Run has all its options"):
         dualgoal.train(run, "x", steps=3)
+    with pytest.raises(UserError, match="a Run has all its options"):
+        dualgoal.train(dataclasses.replace(run, env="CartPole-v1"), "x", env=Field())
     with pytest.raises(UserError, match="out is 'orig', the name of a part; give rep='orig', or out='./orig'"):
         dualgoal.train(folder, "orig")
     with pytest.raises(UserError, match="validation goes with a Dataset"):
         dualgoal.train(folder, "x", validation=data)
 
 
+def test_options_may_be_what_numpy_gives(data):
+    given = {"seeds": range(2), "lr": np.float32(0.5), "rep.hidden": np.array([8, 4]), "eval_goals": Path("goals.txt")}
+    run, _ = api._configure(data, *CALL.values(), {**given, "success": 0.5, "steps": np.int64(100)})
+    assert run.rep.hidden == (8, 4) and type(run.rep.hidden[0]) is int and type(run.steps) is int
+    assert (run.seeds, run.lr, run.eval_goals, run.success) == ((0, 1), 0.5, "goals.txt", "0.5")
+    small = SMALL | {"seeds": range(2), "episodes": 0, "log_every": np.int64(5)}
+    assert dualgoal.train(data, "runs/x", steps=np.int64(5), **small).step == 5
+
+
+def test_validation_data_of_another_kind_are_refused_before_training(data):
+    plain = {"observations": np.zeros((4, 3)), "actions": np.linspace(-1, 1, 8).reshape(4, 2)}
+    made = lambda given={}, **options: dualgoal.Dataset.from_episodes([{**plain, **given}] * 3, **options)
+    wide, picks = {"observations": np.zeros((4, 5))}, lambda n: {"actions": np.arange(4) % n}
+    for training, validation, words in (
+        (made(), made(wide), "validation data have observations 5, .*, but the training data observations 3, .* kind"),
+        (made(), made({"goals": np.zeros((4, 3))}), "goals 3 of their own, .*, but the training data .* goals 3, "),
+        (made(goal_dims=(0, 1)), made(), "goals 3, .*, but the training data .*, goals 2 of their own"),
+        (made(goal_dims=(0, 1)), made(goal_dims=(1, 2)), "validation data: goals there are coordinates 1 2 .* 0 1 of"),
+        (made(picks(2)), made(picks(3)), "have .*, 3 discrete actions, but .*, 2 discrete actions"),
+        (made(scale_actions=True), made(), "only one of training and validation data were scaled"),
+        (made(), [plain], "validation is a list; expected a Dataset"),
+    ):
+        with pytest.raises(UserError, match=words):
+            dualgoal.train(training, "runs/x", validation=validation, steps=1, **SMALL | {"episodes": 0})
+    assert not Path("runs/x").exists()
+    run = dualgoal.train(made(picks(3)), "runs/few", validation=made(picks(2)), **SMALL | {"steps": 1, "episodes": 0})
+    assert run.step == 1, "not every action need occur in validation"
+
+
+def test_actions_of_validation_data_are_brought_into_the_range_of_training():
+    narrow, wide = (
+        dualgoal.Dataset.from_episodes(
+            [{"observations": np.zeros((4, 2)), "actions": top * np.array([[-1.0], [1.0], [0.5], [0.0]])}],
+            scale_actions=True,
+        )
+        for top in (2, 4)
+    )
+    facts = DataFacts.of(wide)
+    assert facts.as_networks_read(narrow).actions[:, 0] == pytest.approx([-0.5, 0.5, 0.25, 0.0])
+    assert facts.as_networks_read(wide) is wide
+
+
 CALL = {"env": None, "rep": "dual", "algo": "gcivl", "data_path": None, "validation": None}
 
 
 def test_workers_get_the_name_of_an_environment_where_it_has_one():
-    assert api._name_of("CartPole-v1") == "CartPole-v1" and api._name_of(make) == f"{__name__}:make"
-    assert api._name_of(Field) == f"{__name__}:Field"
+    assert imports.name_of("CartPole-v1") == "CartPole-v1" and imports.name_of(make) == f"{__name__}:make"
+    assert imports.name_of(Field) == f"{__name__}:Field"
     for own in (Field(), lambda: Field(), type("Field", (Field,), {}), None):
-        assert api._name_of(own) is None
+        assert imports.name_of(own) is None
 
 
 class Told(Field):
@@ -216,6 +263,21 @@ def test_a_run_is_evaluated_in_an_environment_that_is_named_later(trained, tmp_p
     assert "Nothing" in capsys.readouterr().err
 
 
+def test_rows_of_another_environment_are_not_taken_for_the_runs_own(trained, data, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(trained[0].path, path)
+    played = lambda env: evaluation.evaluate(path, env=env, episodes=1, seeds=0, record=True)
+    for count in (1, 3):
+        other = type("Other", (Field,), {"num_tasks": count})()
+        assert [row.goal for row in played(other)] == list(range(1, count + 1)), "as many goals as it has"
+        assert measured.read(path)[0][-1].env == "Other"
+    assert played(Field()) and measured.read(path)[0][-1].env is None, "nothing names the one it was trained with"
+    path = dualgoal.train(data, "named", env=Field, steps=1, **SMALL | {"episodes": 0}).path
+    for env, name in ((Easy(), "Easy"), (make, f"{__name__}:make"), (Field, None)):
+        played(env)
+        assert measured.read(path)[0][-1].env == name
+
+
 def test_a_policy_is_told_a_goal_and_sees_parts(trained):
     policy = trained[0].policy
     shown = "Policy: my-task, orig + gcbc, seed 0, step 40; observations (2,), goals (2,), actions (2,)"
@@ -266,9 +328,15 @@ def test_pictures_are_svg_with_a_line_per_seed(trained, tmp_path):
         assert {"seed 0", "seed 3", run.title} <= set(texts)
         assert picture._repr_svg_() == picture._repr_html_() == picture.svg
     assert picture.save(tmp_path / "x.svg").read_text() == picture.svg
+    with pytest.raises(UserError, match="x.png: a picture is an SVG file; give a name that ends in .svg"):
+        picture.save(tmp_path / "x.png")
     assert run.plot().svg in run._repr_html_() and "seed 3" in run.plot().svg
     with pytest.raises(UserError, match="has no metric 'loss' .there are: actor/loss"):
         run.plot("loss")
+    new = dualgoal.TrainedRun(write_run(tmp_path / "new", tiny_run(), []))
+    with pytest.raises(UserError, match="new: has not been evaluated; give plot the name of a loss"):
+        new.plot()
+    assert "not evaluated" in new._repr_html_() and "<svg" not in new._repr_html_()
 
 
 def test_a_report_is_written_next_to_the_run(trained, monkeypatch):

@@ -1,4 +1,6 @@
-"""A representation of one run, frozen, in another run on images."""
+"""A representation of one run, frozen, in another run: on images, and where it cannot be."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -42,3 +44,54 @@ def test_a_second_stage_on_images_takes_over_what_reads_goals_alone(tmp_path):
     with pytest.raises(UserError, match="GCIVL cannot use the value of a frozen Dual on images"):
         dualgoal.train(data, tmp_path / "direct", algo="gcivl", **frozen, **{"algo.direct": True})
     assert not (tmp_path / "direct").exists()
+
+
+def test_a_second_stage_on_other_states_goals_or_distances_is_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = lambda width: rng.uniform(-1, 1, (18, width)).astype(np.float32)
+    ends = np.arange(18) % 6 == 5
+    plain = dualgoal.Dataset(rows(2), rows(2), ends)
+    wide, own = (dataclasses.replace(plain, **new) for new in ({"observations": rows(4)}, {"goals": rows(2)}))
+    coordinates = dataclasses.replace(own, provenance={"goal_space": {"dims": [1, 0]}})
+    tiny = {"steps": 1, "batch_size": 4, "rep.dim": 4, "rep.hidden": (8,), "quiet": True, "episodes": 0}
+    for name, data in (("first", plain), ("swapped", coordinates)):
+        dualgoal.train(data, tmp_path / name, rep="dual", algo="none", **tiny)
+    for first, data, more, words in (
+        (
+            "first",
+            wide,
+            {},
+            "observations 2, goals 2, .* but these data have observations 4, goals 4, actions",
+        ),
+        ("first", own, {}, "goals 2, actions of 2 numbers, but these data have observations 2, goals 2 of their own"),
+        (
+            "swapped",
+            own,
+            {},
+            "swapped: goals there are .*, but the run was trained on coordinates 1 0",
+        ),
+        ("first", plain, {"discount": 0.9}, r"its value has the discount 0.99, this run 0.9; give --discount 0.99"),
+    ):
+        frozen = {"rep": "dual", "frozen_rep": str(tmp_path / first), "algo.hidden": (8,), **tiny, **more}
+        with pytest.raises(UserError, match=words):
+            dualgoal.train(data, tmp_path / "second", algo="gcbc", **frozen)
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_second_stage_is_extended_after_the_first_was_moved(tmp_path):
+    rng = np.random.default_rng(0)
+    episode = {"observations": rng.normal(size=(6, 2)), "actions": rng.uniform(-1, 1, (6, 2))}
+    data, first = dualgoal.Dataset.from_episodes([episode] * 3), tmp_path / "first"
+    tiny = {"batch_size": 4, "rep.dim": 4, "rep.hidden": (8,), "quiet": True, "episodes": 0}
+    dualgoal.train(data, first, rep="dual", algo="none", steps=1, **tiny)
+    dualgoal.train(data, tmp_path / "other", rep="dual", algo="none", steps=1, lr=0.1, **tiny)
+    second = {"rep": "dual", "algo": "gcbc", "algo.hidden": (8,), **tiny}
+    begun = dualgoal.train(data, tmp_path / "second", frozen_rep=first, steps=1, **second)
+    before = begun.policy.params.rep
+    with pytest.raises(UserError, match="another configuration .frozen_rep: .*first. -> .*other"):
+        dualgoal.train(data, begun, frozen_rep=tmp_path / "other", steps=2, **second)
+    first.rename(tmp_path / "moved")
+    with pytest.raises(UserError, match="another configuration .frozen_rep: .*first. -> .*other"):
+        dualgoal.train(data, begun, frozen_rep=tmp_path / "other", steps=2, **second)
+    whole = dualgoal.train(data, begun, frozen_rep=tmp_path / "moved", steps=2, **second)
+    assert (whole.step, whole.run.id) == (2, begun.run.id) and same(whole.policy.params.rep, before)

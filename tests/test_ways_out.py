@@ -258,6 +258,7 @@ def test_rows_can_have_one_goal(run, folder, tmp_path, capsys):
     for _ in range(2):
         assert main([*words, "--out", str(out), "--goal", "3", "4.5"]) == 0 and out.read_bytes() == before
     capsys.readouterr()
+    np.save(tmp_path / "goals.npy", rows.observations)
     (tmp_path / "goal.npz").write_bytes(b"")
     (tmp_path / "mine.json").write_text("{}")
     for more, message in (
@@ -265,6 +266,7 @@ def test_rows_can_have_one_goal(run, folder, tmp_path, capsys):
         (["--out", str(tmp_path / "mine.npz")], "is not labels"),
         (["--out", str(tmp_path / "x.csv")], "expected a name that ends in .npz or .parquet"),
         (["--out", str(tmp_path / "x.npz"), "--goal", "1", "2", "3"], "goal has shape (3,)"),
+        (["--out", str(tmp_path / "x.npz"), "--goal", str(tmp_path / "goals.npy")], "one for all rows, of shape (2,)"),
         (["--out", str(tmp_path / "x.npz"), "--goal", "1", "nan"], "a number is not finite"),
         (["--out", str(tmp_path / "x.npz"), "--goal", "there"], "expected numbers, or an .npy file"),
     ):

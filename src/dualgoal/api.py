@@ -63,10 +63,15 @@ def train(
             raise UserError(
                 f"out is {out!r}, the name of a part; give {kind}={out!r}, or out='./{out}' for a folder of that name"
             )
+    if not isinstance(validation, Dataset | None):
+        raise UserError(
+            f"validation is {kind_of(validation)}; expected a Dataset; Dataset.from_episodes makes one of episodes"
+        )
     if validation is not None and not isinstance(what, Dataset):
         raise UserError("validation goes with a Dataset; a file or folder has its own next to it (NAME-val.npz)")
     if isinstance(what, Run):
-        if options or steps is not None or (rep, algo) != ("dual", "gcivl"):
+        two = env is not None and what.env not in (None, imports.name_of(env))
+        if two or options or steps is not None or (rep, algo) != ("dual", "gcivl"):
             raise UserError("a Run has all its options; change them with dataclasses.replace, and give none here")
         asked, datasets = what, None
         left_open: tuple[str, ...] = ()
@@ -98,6 +103,7 @@ def _configure(
     for kind, part in (("rep", rep), ("algo", algo)):
         if not isinstance(part, str | Representation | Algorithm):
             raise UserError(f"{kind} is {part!r}; expected a name, or an object such as dualgoal.REPS['dual'](dim=64)")
+    options = {name: _as_option(name, value) for name, value in options.items()}
     datasets = None
     if isinstance(what, Dataset):
         datasets, task = (_known(what), validation and _known(validation)), what.task or OWN_TASK
@@ -112,11 +118,22 @@ def _configure(
         "rep": rep if isinstance(rep, str) else config.part_name("rep", rep),
         "algo": algo if isinstance(algo, str) else config.part_name("algo", algo),
     }
-    where = {} if (name := _name_of(env)) is None else {"env": name}
+    where = {} if (name := imports.name_of(env)) is None else {"env": name}
     has_data = datasets is not None or data_path is not None
     run = settings.for_task(task, **named, has_data=has_data, has_env=env is not None, **where, **options)
     given = {kind: part for kind, part in (("rep", rep), ("algo", algo)) if not isinstance(part, str)}
     return dataclasses.replace(run, **given), datasets
+
+
+def _as_option(name: str, value: Any) -> Any:
+    """The value of an option as a configuration has it: no NumPy in it, and texts for paths and distances."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple | range):
+        return tuple(_as_option("", entry) for entry in value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return str(value) if name == "success" and type(value) in (int, float) else value
 
 
 def _known(data: Dataset) -> Dataset:
@@ -135,19 +152,6 @@ def _known(data: Dataset) -> Dataset:
             digest.update(np.ascontiguousarray(array).data)
     provenance = {**data.provenance, "sha256": digest.hexdigest()}
     return Dataset(observations, actions, terminals, data.task, provenance, goals)
-
-
-def _name_of(env: Any) -> str | None:
-    """What other processes can make this environment by: its name, or where it is defined; None for all else."""
-    if env is None or isinstance(env, str):
-        return env
-    path = f"{getattr(env, '__module__', '')}:{getattr(env, '__qualname__', '')}"
-    if not imports.PATH.fullmatch(path) or path.startswith("__main__:"):
-        return None
-    try:
-        return path if imports.load("environment", path) is env else None
-    except UserError:
-        return None
 
 
 class TrainedRun(os.PathLike[str]):
@@ -219,6 +223,8 @@ class TrainedRun(os.PathLike[str]):
         from dualgoal.paper.figures import Curve, picture
 
         if metric is None:
+            if self.success is None:
+                raise UserError(f"{self.path}: has not been evaluated; give plot the name of a loss")
             found = self._scores()
             by_seed = zip(found.seeds, found.curve(), strict=True)
             curves = {f"seed {seed}": Curve(np.array(found.steps), success) for seed, success in by_seed}
@@ -248,7 +254,7 @@ class TrainedRun(os.PathLike[str]):
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<p>{escape(repr(self))}</p>{self.plot().svg if self.evaluations else ''}"
+        return f"<p>{escape(repr(self))}</p>{'' if self.success is None else self.plot().svg}"
 
 
 def _frame(rows: list[dict[str, Any]]) -> Any:

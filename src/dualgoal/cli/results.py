@@ -43,6 +43,12 @@ class Eval(Verb):
     """Act uniformly at random instead, for comparison."""
     env: Annotated[str | None, unset("the run's own", "ENV")] = None
     """Environment to evaluate in: FILE.py:NAME, module:NAME or a Gymnasium id."""
+    eval_goals: Annotated[str | None, unset("as in the run", "STR")] = None
+    """Evaluation goals: env (the environment's own), env:N (its tasks 1 to N), validation:N, or a file with a list."""
+    success: Annotated[str | None, unset("as in the run", "STR")] = None
+    """When a goal of your environment is reached: info (info["success"]), terminated, a distance or module:function."""
+    max_steps: Annotated[int | None, unset("as in the run", "INT")] = None
+    """Steps of an evaluation episode in your own environment."""
     record: bool = True
     """Write the rows to RUN/measured.jsonl, where report and compare find them."""
     json: bool = False
@@ -55,6 +61,7 @@ class Eval(Verb):
             self.run_path, step=self.step, episodes=self.episodes, goal_noise=self.goal_noise,
             action_noise=self.action_noise, seeds=self.seeds or None, eval_seed=self.eval_seed, workers=self.workers,
             video=self.video, random=self.random, record=self.record, env=self.env,
+            success=self.success, max_steps=self.max_steps, eval_goals=self.eval_goals,
         )  # fmt: skip
         show(
             [row.to_json() for row in rows] if self.json else rows,

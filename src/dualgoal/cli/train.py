@@ -8,6 +8,7 @@ the words, and at the file that `--config` names, finds those few; the settings 
 import argparse
 import contextlib
 import dataclasses
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,7 +157,7 @@ def _base(chosen: argparse.Namespace, file: RunFile) -> Run:
 
     def made(**options: Any) -> Run:
         if tasks.plain(task) not in tasks.TASKS and not has_data:
-            if Path(task).exists():
+            if os.path.exists(task):
                 raise UserError(f"'{task}' is a file or folder; name the task, and give the data as --data {task}")
             if file.path.is_dir() and file.options:
                 raise UserError(f"{file.path}: its data are not where they were; give them as --data")

@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 
 from dualgoal import imports
+from dualgoal.envs import wrapped
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError, brief, kind_of, number_of
 
@@ -87,7 +88,7 @@ class OwnEnv(TaskEnv):
         kind = (0, 255, whole, np.uint8) if len(whole) == 3 else (-np.inf, np.inf, whole, np.float32)
         self.observation_space = gymnasium.spaces.Box(*kind)
         self.max_steps = self._limit()
-        own = getattr(getattr(raw, "unwrapped", raw), "num_tasks", None)
+        own = wrapped.said(self.task, raw, "num_tasks")
         if own is not None and terms.tasks is not None and terms.tasks > own:
             raise UserError(f"{self.task}: the environment has {own} tasks, fewer than the {terms.tasks} to evaluate")
         self._numbered = own is not None or terms.tasks is not None
@@ -118,32 +119,38 @@ class OwnEnv(TaskEnv):
                 ) from problem
         raw, info = self._answered("reset", answer, "observation, info")
         there = raw["desired_goal"] if isinstance(raw, Mapping) and "desired_goal" in raw else info.get("goal")
-        self._goal, self._steps = self._agreed(wanted, there), 0
-        return self._observe(raw), {**info, "goal": self._goal.copy(), "task_id": task_id}
+        with imports.calling(f"{self.task}: reading what the environment's reset gives"):
+            self._goal, self._steps = self._agreed(wanted, there), 0
+            return self._observe(raw), {**info, "goal": self._goal.copy(), "task_id": task_id}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         with imports.calling(f"{self.task}: the environment's step"):
             answer = self.raw.step(self._action(action))
         raw, reward, terminated, truncated, info = self._answered("step", answer, STEP)
         self._steps += 1
-        obs = self._observe(raw)
-        success = self._reached(raw, obs, bool(terminated), info)
-        terminated = bool(terminated) or (self._judges and success)
-        truncated = bool(truncated) or self._steps >= self.max_steps
-        return obs, float(reward), terminated, truncated, {**info, "goal": self._goal.copy(), "success": success}
+        terminated, truncated = self._flag("terminated", terminated), self._flag("truncated", truncated)
+        with imports.calling(f"{self.task}: reading what the environment's step gives"):
+            obs = self._observe(raw)
+            success = self._reached(raw, obs, terminated, info)
+        terminated = terminated or (self._judges and success)
+        truncated = truncated or self._steps >= self.max_steps
+        return obs, _reward(reward), terminated, truncated, {**info, "goal": self._goal.copy(), "success": success}
 
     def _answered(self, method: str, answer: Any, parts: str) -> tuple[Any, ...]:
         """What a method of the environment returned, if it has these parts; older environments returned fewer."""
-        if isinstance(answer, tuple) and len(answer) == len(parts.split(", ")):
-            return answer
         found = f"{len(answer)} values" if isinstance(answer, tuple) else kind_of(answer)
+        if isinstance(answer, tuple) and len(answer) == len(parts.split(", ")):
+            if isinstance(info := answer[-1], Mapping):
+                return answer
+            found = f"{'None' if info is None else kind_of(info)} as info instead of a dict"
         raise UserError(f"{self.task}: the environment's {method} gives {found}; Gymnasium's gives ({parts})")
 
     def render(self) -> np.ndarray:
-        try:
-            picture = self.raw.render()
-        except NotImplementedError:  # what Gymnasium's own class does
-            picture = None
+        with imports.calling(f"{self.task}: the environment's render"):
+            try:
+                picture = self.raw.render()
+            except NotImplementedError:  # what Gymnasium's own class does
+                picture = None
         if not isinstance(picture, np.ndarray) or picture.ndim != 3:
             raise UserError(
                 f"{self.task}: render() gives no picture; make the environment with render_mode='rgb_array'"
@@ -151,7 +158,8 @@ class OwnEnv(TaskEnv):
         return picture
 
     def close(self) -> None:
-        self.raw.close()
+        with imports.calling(f"{self.task}: the environment's close"):
+            self.raw.close()
 
     # Goals ------------------------------------------------------------------------------------------------------------
 
@@ -181,7 +189,7 @@ class OwnEnv(TaskEnv):
         """A goal of the environment in the data's goal space; where that is not the same, a whole observation is."""
         if isinstance(goal, Mapping):
             goal = joined(goal, keys) if (keys := self._goal_keys(goal)) else self._observe(goal)
-        goal = np.atleast_1d(goal)
+        goal = channels_last(np.atleast_1d(goal), self.terms.goal_shape, self.terms.observation_shape)
         if goal.shape != self.terms.goal_shape and goal.shape == self.terms.observation_shape:
             found = self._goals_of(goal[None])
             goal = goal if found is None else found[0]
@@ -193,7 +201,7 @@ class OwnEnv(TaskEnv):
 
     def _achieved(self, raw: Any, obs: np.ndarray) -> np.ndarray:
         if isinstance(raw, Mapping) and (keys := self._goal_keys(raw) or ("achieved_goal",))[0] in raw:
-            return joined(raw, keys)
+            return channels_last(joined(raw, keys), self.terms.goal_shape)
         whole = self.terms.goals_as_states and self.terms.goal_shape == self.terms.observation_shape
         found = obs[None] if whole else self._goals_of(obs[None])
         if found is None:
@@ -218,10 +226,19 @@ class OwnEnv(TaskEnv):
             return terminated
         for key in ("success", "is_success"):
             if key in info:
-                return bool(info[key])
+                return self._flag(f"info['{key}']", info[key])
         raise UserError(
             f"{self.task}: the environment's info has no 'success'; give --success terminated, a distance or a function"
         )
+
+    def _flag(self, name: str, value: Any) -> bool:
+        """A truth value that the environment gives, perhaps as an array of one."""
+        try:
+            return bool(value)
+        except (ValueError, RuntimeError) as problem:  # NumPy's and PyTorch's about more values than one
+            raise UserError(
+                f"{self.task}: the environment's {name} is {kind_of(value)} of several values; expected True or False"
+            ) from problem
 
     # Observations and actions -----------------------------------------------------------------------------------------
 
@@ -233,7 +250,8 @@ class OwnEnv(TaskEnv):
             obs = joined(raw, keys)
         else:
             obs = np.atleast_1d(raw)
-        if obs.shape != (shape := self.terms.observation_shape):
+        obs = channels_last(obs, shape := self.terms.observation_shape)
+        if obs.shape != shape:
             raise UserError(f"{self.task}: the environment's observations are {obs.shape}, the data's {shape}")
         stored = self._as_stored("observations", obs)
         if stored.dtype != np.uint8 and not np.isfinite(stored).all():
@@ -272,13 +290,33 @@ class OwnEnv(TaskEnv):
             raise UserError(f"{self.task}: {ours}, but the environment takes {space}")
 
     def _limit(self) -> int:
-        """Steps of an episode: the user's word, the registered limit, or an attribute `max_steps`."""
+        """Steps of an episode: the user's word, what the environment or a wrapper says, or the registered limit."""
         spec = getattr(self.raw, "spec", None)
-        inner = getattr(self.raw, "unwrapped", self.raw)
-        found = self.terms.max_steps or getattr(spec, "max_episode_steps", None) or getattr(inner, "max_steps", None)
+        found = (
+            self.terms.max_steps
+            or wrapped.said(self.task, self.raw, "max_steps", "_max_episode_steps")  # the latter of a TimeLimit
+            or getattr(spec, "max_episode_steps", None)
+        )
         if found is None:
             raise UserError(f"{self.task}: the environment does not say how long an episode lasts; give --max-steps")
         return int(found)
+
+
+def channels_last(images: np.ndarray, *shapes: tuple[int, ...]) -> np.ndarray:
+    """An image, or rows of images, of one of these shapes but for its channels, which come first, as the import turns
+    them: channels last. All else as it is."""
+    found = images.shape[-3:]
+    turned = (*found[1:], *found[:1])
+    return np.moveaxis(images, -3, -1) if len(found) == 3 and turned in shapes and found not in shapes else images
+
+
+def _reward(value: Any) -> float:
+    """A reward, which is only passed on: whatever is no number counts as none."""
+    try:
+        number = float(np.asarray(value, np.float64).item())
+    except (TypeError, ValueError):
+        return 0.0
+    return 0.0 if math.isnan(number) else number
 
 
 def joined(parts: Mapping[str, Any], keys: Sequence[str]) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal.errors import UserError
 from dualgoal.files import replacing, write_atomic
 from dualgoal.paper import comparison, stats, tables
 from dualgoal.paper.comparison import NOISY, FilledTable
@@ -218,6 +219,8 @@ class Picture:
 
     def save(self, path: str | Path) -> Path:
         """Write the SVG file."""
+        if Path(path).suffix.lower() != ".svg":
+            raise UserError(f"{path}: a picture is an SVG file; give a name that ends in .svg")
         write_atomic(Path(path), self.svg.encode())
         return Path(path)
 

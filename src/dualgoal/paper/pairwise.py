@@ -16,13 +16,14 @@ import numpy as np
 from dualgoal.errors import UserError, number_of
 from dualgoal.paper import stats
 from dualgoal.paper.stats import Gap, Interval
-from dualgoal.runs import config, directory, measured, overview
-from dualgoal.runs.rows import LAST, Conditions, EvalRow, complete, scores
+from dualgoal.runs import config, directory, measured, overview, world
+from dualgoal.runs.rows import CRITERIA, LAST, Conditions, EvalRow, complete, scores
 
+FIELDS = ("env", "success", "max_steps", "goal_noise", "action_noise")  # of a run, about its evaluations
 ENOUGH = 4  # seeds on each side for a bootstrap interval; of fewer it is too narrow to be printed
 
 Source = Literal["training", "eval"]
-Noise = config.Run | Conditions  # both say under which noise evaluations were made
+Noise = config.Run | Conditions  # both say under which noise, and in which environment, evaluations were made
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Difference:
     goals: dict[int, Gap]
     improvement: float  # probability that a seed of this run is better than one of the first
     improvement_interval: Interval | None
+    otherwise: tuple[str, ...] = ()  # what differs in how the two were evaluated, as 'max_steps: 100 -> 200'
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Comparison:
                 "run": side.path, "minus": self.sides[0].path, "overall": gap(change.overall),
                 "goals": {goal: gap(found) for goal, found in change.goals.items()},
                 "improvement": change.improvement, "improvement_interval": change.improvement_interval,
+                "otherwise": change.otherwise,
             }
             for side, change in zip(self.sides[1:], self.differences, strict=True)
         ]  # fmt: skip
@@ -94,8 +97,9 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
     if rows == "training":
         chosen = [(directory.evaluations(path), found.run) for path, found in zip(paths, recorded, strict=True)]
     else:
-        conditions = _newest(Path(paths[0]), until)
-        chosen = [(_under(Path(path), conditions, until), conditions) for path in paths]
+        conditions = _newest(Path(paths[0]), recorded[0].run, until)
+        under = [_under(Path(path), found.run, conditions, until) for path, found in zip(paths, recorded, strict=True)]
+        chosen = [(rows, conditions) for rows in under]
     sides = [
         _side(Path(path), found, evaluated, noise, until)
         for path, found, (evaluated, noise) in zip(paths, recorded, chosen, strict=True)
@@ -104,8 +108,24 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
         raise UserError(f"the runs have different numbers of goals ({', '.join(str(len(n)) for n in numbers)})")
     source = _during_training(sides)
     if rows != "training":
-        source = f"the newest of dualgoal eval {conditions.words}".rstrip()
-    return Comparison(task, source, tuple(sides), tuple(_difference(side, sides[0]) for side in sides[1:]))
+        source = f"the newest of dualgoal eval {_options(recorded[0].run, conditions)}".rstrip()
+    later = None if rows == "training" else conditions
+    changes = [
+        dataclasses.replace(_difference(side, sides[0]), otherwise=_otherwise(recorded[0], found, later))
+        for side, found in zip(sides[1:], recorded[1:], strict=True)
+    ]
+    return Comparison(task, source, tuple(sides), tuple(changes))
+
+
+def _otherwise(first: directory.Recorded, other: directory.Recorded, later: Conditions | None) -> tuple[str, ...]:
+    """What differs in how two runs were evaluated: during training, or `later` under the same conditions, which may
+    name one list for other goals."""
+    changed = config.differences(first.run, other.run) if later is None else []
+    named = lambda names: [text for text in changed if text.startswith(tuple(f"{name}: " for name in names))]
+    found, alike = named(FIELDS), first.facts.goal_list == other.facts.goal_list  # a copy of a file has another name
+    if alike or (later and any(_own(run)["eval_goals"] != later.eval_goals for run in (first.run, other.run))):
+        return tuple(found)
+    return (*found, *(named(["eval_goals"]) or [f"eval_goals: other goals of '{first.run.eval_goals}'"]))
 
 
 def _during_training(sides: Sequence[Side]) -> str:
@@ -117,16 +137,32 @@ def _during_training(sides: Sequence[Side]) -> str:
     return f"mean of the last {between}{counts[-1]} evaluations during training"
 
 
-def _evaluations(path: Path) -> dict[tuple[int, Conditions], list[EvalRow]]:
+def _evaluations(path: Path, run: config.Run) -> dict[tuple[int, Conditions], list[EvalRow]]:
+    """By conditions that mean the same for all runs: with the name of the run's own environment too, if it has one."""
     found, problem = measured.read(path)
     if problem is not None:
         raise UserError(f"{problem}; remove what is damaged, or the file, and evaluate again")
-    return measured.evaluations(found)
+    own = _own(run)
+    whole = lambda c: c._replace(**{name: value for name, value in own.items() if getattr(c, name) is None})
+    return {(step, whole(c)): rows for (step, c), rows in measured.evaluations(found).items()}
 
 
-def _newest(path: Path, until: int | None) -> Conditions:
+def _own(run: config.Run) -> dict[str, Any]:
+    """What conditions do not name where it is the run's own."""
+    own = {name: getattr(run, name) for name in ("env", *CRITERIA)}
+    return own | {"eval_goals": world.goals_name(run.eval_goals)}
+
+
+def _options(run: config.Run, conditions: Conditions) -> str:
+    """Conditions as options of `dualgoal eval` for this run, which needs none where they are its own."""
+    own = _own(run)
+    without: dict[str, Any] = {name: None for name in CRITERIA if getattr(conditions, name) == own[name]}
+    return conditions._replace(**without).words
+
+
+def _newest(path: Path, run: config.Run, until: int | None) -> Conditions:
     """The conditions of the last evaluation of a policy."""
-    every = [(step, conditions) for step, conditions in _evaluations(path) if not conditions.random]
+    every = [(step, conditions) for step, conditions in _evaluations(path, run) if not conditions.random]
     found = [conditions for step, conditions in every if until is None or step <= until]
     if not found:
         _refuse_later(path, until, [step for step, _ in every])
@@ -136,12 +172,18 @@ def _newest(path: Path, until: int | None) -> Conditions:
     return found[-1]
 
 
-def _under(path: Path, conditions: Conditions, until: int | None) -> list[EvalRow]:
-    every = [(step, rows) for (step, c), rows in _evaluations(path).items() if c == conditions]
+def _under(path: Path, run: config.Run, conditions: Conditions, until: int | None) -> list[EvalRow]:
+    every = [(step, rows) for (step, c), rows in _evaluations(path, run).items() if c == conditions]
     found = [rows for step, rows in every if until is None or step <= until]
     if not found:
         _refuse_later(path, until, [step for step, _ in every])
-        command = f"dualgoal eval {path} {conditions.words}".rstrip()
+        if run.env and not conditions.env:
+            raise UserError(f"{path}: is evaluated in {run.env}; evaluate the first run there too, by --env {run.env}")
+        if run.max_steps and not conditions.max_steps:
+            raise UserError(
+                f"{path}: is evaluated with --max-steps {run.max_steps}; evaluate the first run with that, too"
+            )
+        command = f"dualgoal eval {path} {_options(run, conditions)}".rstrip()
         raise UserError(f"{path}: has not been evaluated under the conditions of the first run; run '{command}'")
     return found[-1]
 
@@ -156,9 +198,11 @@ def _refuse_later(path: Path, until: int | None, steps: Sequence[int]) -> None:
 
 
 def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: Noise, until: int | None) -> Side:
-    """`under` has the noise of the evaluations that count: a run, or the conditions of an evaluation."""
+    """`under` has noise and environment of the evaluations that count: a run, or the conditions of an evaluation."""
     alike = [r for r in rows if (r.goal_noise, r.action_noise) == (under.goal_noise, under.action_noise)]
-    run, goals = recorded.run, recorded.facts.goals
+    run = recorded.run
+    own = under.env == run.env and world.goals_name(under.eval_goals or "env") == world.goals_name(run.eval_goals)
+    goals = recorded.facts.goals if own else None  # else there are as many as were played
     found = scores(alike, goals=goals, goal_noise=under.goal_noise, action_noise=under.action_noise, until=until)
     there = ~np.isnan(found.per_goal()).any(axis=1) if found.goals else np.zeros(len(found.seeds), bool)
     values = found.per_goal()[there]
@@ -226,6 +270,9 @@ def text(found: Comparison) -> str:
 
 def _notes(found: Comparison, letters: Sequence[str]) -> list[str]:
     out = []
+    for name, change in zip(letters[1:], found.differences, strict=True):
+        if change.otherwise:
+            out.append(f"{name} was evaluated otherwise than {letters[0]} ({'; '.join(change.otherwise)})")
     for name, side, change in zip(letters[1:], found.sides[1:], found.differences, strict=True):
         if min(len(side.seeds), len(found.sides[0].seeds)) == 1:
             continue

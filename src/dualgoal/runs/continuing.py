@@ -6,12 +6,13 @@ what its user did not choose stays as it was: what is recorded is what a run of 
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Collection
 from pathlib import Path
 
 from dualgoal import imports
 from dualgoal.errors import UserError
-from dualgoal.runs import config, directory
+from dualgoal.runs import config, directory, world
 from dualgoal.runs.config import Run
 
 
@@ -23,6 +24,8 @@ def absolute(run: Run) -> Run:
         run = dataclasses.replace(run, env=imports.absolute(run.env))
     if ":" in run.success:
         run = dataclasses.replace(run, success=imports.absolute(run.success))
+    if os.path.isfile(goals := world.goals_name(run.eval_goals)):
+        run = dataclasses.replace(run, eval_goals=goals)
     return run
 
 
@@ -45,7 +48,17 @@ def find(
     for folder in [Path(out)] if out is not None else others:
         with contextlib.suppress(UserError):
             before = directory.read_run(folder)
-            same = dataclasses.replace(run, **{name: getattr(before, name) for name in left_open})
+            stage = _recorded_stage(before, run, folder)
+            same = dataclasses.replace(run, frozen_rep=stage, **{name: getattr(before, name) for name in left_open})
             if not config.differences(dataclasses.replace(before, steps=run.steps), same):
                 return same, folder
     return run, usual if out is None else Path(out)
+
+
+def _recorded_stage(before: Run, run: Run, folder: Path) -> str | None:
+    """The first stage of `run`, by the path that is recorded in `folder` if it has been moved from there."""
+    if not run.frozen_rep or not before.frozen_rep or directory.is_run(Path(before.frozen_rep)):
+        return run.frozen_rep
+    recorded = directory.read(folder).facts.frozen_rep
+    moved = recorded is not None and recorded.id == directory.read_run(run.frozen_rep).id
+    return before.frozen_rep if moved else run.frozen_rep

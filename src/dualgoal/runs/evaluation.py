@@ -5,6 +5,7 @@ disk. The numbers do not depend on how many workers there are, nor on whether so
 """
 
 import functools
+import re
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -19,7 +20,7 @@ from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.runs import directory, measured, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode
-from dualgoal.runs.facts import RunFacts
+from dualgoal.runs.facts import RunFacts, Sizes
 from dualgoal.runs.rows import Conditions, EvalRow
 from dualgoal.runs.worker import ENVIRONMENT, Job, Player
 from dualgoal.workers import Here, Pool
@@ -38,6 +39,8 @@ class Plan:
     episodes: int  # per seed and goal
     conditions: Conditions = Conditions()
     video: bool = False  # film one more episode per goal of the first seed
+    films: str = ""  # what the names of these films end with, so that they replace no others
+    goal_list: world.Goals | None = None  # those goals, where the conditions name a list
 
     @classmethod
     def of(cls, run: Run, goals: int, video: bool = False) -> "Plan":
@@ -48,11 +51,11 @@ class Plan:
         """The evaluation of one checkpoint in blocks of episodes, films last."""
         path, goals = Path(path).resolve(), range(1, self.goals + 1)
         blocks = [(first, min(BLOCK, self.episodes - first)) for first in range(0, self.episodes, BLOCK)]
-        job = functools.partial(Job, str(path), step, conditions=self.conditions)
+        job = functools.partial(Job, str(path), step, conditions=self.conditions, goals=self.goal_list)
         jobs = [job(s, g, first, count) for s in self.seeds for g in goals for first, count in blocks]
         if self.video:
             seed = self.seeds[0]
-            names = {g: path / "videos" / f"step-{step:09d}-seed-{seed}-goal-{g}.mp4" for g in goals}
+            names = {g: path / "videos" / f"step-{step:09d}-seed-{seed}-goal-{g}{self.films}.mp4" for g in goals}
             jobs += [job(seed, g, VIDEO_EPISODE, 1, video=str(file)) for g, file in names.items()]
         return jobs
 
@@ -104,10 +107,12 @@ class WorkerEvaluator(AbstractContextManager["WorkerEvaluator"]):
         return finished
 
 
-def require_sensible(conditions: Conditions, facts: RunFacts) -> None:
+def require_sensible(conditions: Conditions, sizes: Sizes) -> None:
     """Raise where noise means nothing."""
-    if conditions.action_noise and facts.sizes.discrete:
+    if conditions.action_noise and sizes.discrete:
         raise UserError("action noise is for actions that are numbers; these are discrete, evaluate without it")
+    if conditions.goal_noise and sizes.pixels:
+        raise UserError("goal noise is for vectors; evaluate image goals without it")
 
 
 def _rows(step: int, answers: Sequence[tuple[Job, list[Episode]]]) -> list[EvalRow]:
@@ -147,13 +152,17 @@ def evaluate(
     random: bool = False,
     record: bool = False,
     env: Any = None,
+    success: str | None = None,
+    max_steps: int | None = None,
+    eval_goals: str | None = None,
 ) -> list[EvalRow]:
     """Evaluate a checkpoint of a run (default: the newest) and return rows like those of its eval.jsonl.
 
     `random` acts uniformly at random instead: what a score has to be compared with. `record` also writes the rows to
     the run directory, where reports and comparisons find them, as `dualgoal eval` does. `env` takes the place of the
     run's environment: a name as of `dualgoal train --env`, or an object or a function that makes one, in which this
-    process then plays. Rows of a named environment that is not the run's own are recorded with its name.
+    process then plays. `success`, `max_steps` and `eval_goals` take the place of the run's own in the same way. Rows
+    under what is not the run's own are recorded with its name.
 
     >>> rows = dualgoal.evaluate("runs/small", episodes=1, workers=1)
     >>> [(row.goal, row.episodes) for row in rows]
@@ -166,7 +175,6 @@ def evaluate(
         check_range(name, given, 1)
     run, facts = directory.read(path)
     env = imports.absolute(env) if isinstance(env, str) else env
-    other = env if isinstance(env, str) and env != run.env else None
     if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
     if env is None:
@@ -174,20 +182,26 @@ def evaluate(
     for line in mismatches({"versions": facts.dataset.versions}):
         warnings.warn(f"{path}: dataset {line}", Mismatch, stacklevel=2)
     chosen = directory.choose_step(path, step)
+    changed, goal_list = world.asked(run, facts, success, max_steps, eval_goals)
     conditions = Conditions(
         run.goal_noise if goal_noise is None else goal_noise,
         run.action_noise if action_noise is None else action_noise,
         eval_seed,
         random,
-        other,
+        **changed,
     )
-    require_sensible(conditions, facts)
+    require_sensible(conditions, facts.sizes)
+    known = facts.goals if env is None and not changed else None
+    goals = known or world.count_goals(*world.under(run, facts, conditions, goal_list), env)
+    conditions = conditions._replace(env=_other(env, run, facts, goals))
     plan = Plan(
         directory.choose_seeds(path, run, (seeds,) if isinstance(seeds, int) else seeds),
-        (None if other else facts.goals) or world.count_goals(run, facts, env),
+        goals,
         run.episodes if episodes is None else episodes,
         conditions,
         video,
+        films="" if conditions == Plan.of(run, goals).conditions else _slug(conditions.words or "no noise"),
+        goal_list=goal_list,
     )
     check_range("episodes", plan.episodes, 1)  # a run may have none
     try:
@@ -203,6 +217,21 @@ def evaluate(
         except UserError as problem:  # a folder of somebody else's: the numbers are worth more than their record
             warnings.warn(f"not recorded: {problem}", NotRecorded, stacklevel=2)
     return rows
+
+
+def _other(env: Any, run: Run, facts: RunFacts, goals: int) -> str | None:
+    """The name of an environment with so many goals if it is not the run's own. Nothing names that of a run which was
+    trained with an object on a task of one's own, so there any object with as many goals is taken for it."""
+    name = imports.name_of(env)
+    nameless = not (isinstance(env, str) or world.is_named(run, facts)) and goals == facts.goals
+    if env is None or nameless or (name is not None and name == run.env):
+        return None
+    return name or getattr(env, "__name__", type(env).__name__)
+
+
+def _slug(words: str) -> str:
+    """Words as the end of the name of a file, which has to be short: then the last ones."""
+    return f"-{re.sub(r'[^A-Za-z0-9.]+', '-', words).strip('-')[-100:]}"
 
 
 def _play(plan: Plan, path: Path, step: int, workers: int | None, env: Any) -> list[EvalRow]:

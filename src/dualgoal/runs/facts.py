@@ -42,6 +42,12 @@ class Sizes:
         goal = () if data.goals is None else tuple(data.goal_shape)
         return cls(tuple(data.observation_shape), data.action_dim, data.discrete, goal)
 
+    def __str__(self) -> str:
+        shape = lambda sizes: "x".join(map(str, sizes))
+        goals = f"goals {shape(self.goal)}{' of their own' if self.goal_shape else ''}"
+        actions = f"{self.action_dim} discrete actions" if self.discrete else f"actions of {self.action_dim} numbers"
+        return f"observations {shape(self.observation_shape)}, {goals}, {actions}"
+
     @property
     def goal(self) -> tuple[int, ...]:
         """The shape of a goal."""
@@ -97,7 +103,10 @@ class DataFacts:
         return self.observation_standard, self.goal_standard or self.observation_standard
 
     def as_networks_read(self, data: Dataset) -> Dataset:
-        """The same rows, standardised if these facts say so."""
+        """The same rows, standardised if these facts say so, with actions in the range of these facts."""
+        scale, its_own = self.action_range, type(self).of(data).action_range
+        if scale is not None and its_own is not None and its_own != scale:
+            data = dataclasses.replace(data, actions=scale.scaled(its_own.in_units(data.actions)))
         observation, goal = self.standards
         if observation is None or goal is None:
             return data

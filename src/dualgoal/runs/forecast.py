@@ -19,6 +19,7 @@ from dualgoal.data.origin import Origin
 from dualgoal.errors import check_range
 from dualgoal.runs import directory, memory, policy, training, world
 from dualgoal.runs.config import Run
+from dualgoal.runs.evaluation import Plan, require_sensible
 from dualgoal.runs.facts import DataFacts, RunFacts, Sizes
 from dualgoal.runs.memory import Memory
 
@@ -77,11 +78,12 @@ def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int |
 
 def _goals(run: Run, data: DataFile) -> int | None:
     """The number of evaluation goals. An environment of the user's own is made, and must fit the data."""
+    kind, count = world.source(run)
+    listed = world.goal_list(run, data.sizes.goal, None) if kind == "file" else None
     if not run.eval_steps:
         return None
     training.require_env(run, may_be_own=data.origin.maze is not None)
-    kind, count = world.source(run)
-    listed = world.goal_list(run, data.sizes.goal, None) if kind == "file" else None
+    require_sensible(Plan.of(run, 0).conditions, data.sizes)
     found = count if listed is None else len(listed)
     if run.env is not None:
         known = data.origin
@@ -130,22 +132,16 @@ def text(seen: Forecast) -> str:
     ]
     if seen.data is None or seen.memory is None:
         return "\n".join([*lines, "data        not here: downloaded, or generated where that fails (or give --data)"])
-    sizes, needed = seen.data.sizes, seen.memory
-    actions = f"{sizes.action_dim} discrete actions" if sizes.discrete else f"actions of {sizes.action_dim} numbers"
-    shapes = f"observations {_shape(sizes.observation_shape)}, goals {_shape(sizes.goal)}, {actions}"
+    needed = seen.memory
     mib = {name: f"{getattr(needed, name) / MIB:,.0f}" for name in ("data", "state", "step", "total")}
     where = f" on each of {needed.devices} devices" if needed.devices > 1 else ""
     return "\n".join([
         *lines,
         f"data        {seen.data.path}: {seen.data.rows:,} rows, {seen.data.episodes:,} episodes",
-        f"sizes       {shapes}; {needed.parameters:,} parameters per seed",
+        f"sizes       {seen.data.sizes}; {needed.parameters:,} parameters per seed",
         f"memory      about {mib['total']} MiB of {seen.room / MIB:,.0f} free: data {mib['data']}, then{where} "
         f"parameters and optimiser {mib['state']}, a step {mib['step']}",
     ])  # fmt: skip
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))
 
 
 def _evaluation(seen: Forecast) -> str:

@@ -45,7 +45,7 @@ def write_labels(
     progress: bool = False,
 ) -> Path:
     """Write the columns of `COLUMNS` for every row of a dataset to `out` (.npz or .parquet), and a JSON file next to
-    it. `goal` takes the place of the end of each episode."""
+    it. `goal`, one for all rows, takes the place of the end of each episode."""
     out = Path(out).expanduser()
     if out.suffix not in (".npz", ".parquet"):
         raise UserError(f"{out}: expected a name that ends in .npz or .parquet")
@@ -57,6 +57,8 @@ def write_labels(
     loaded.facts.sizes.require_fit(data, rows.observation_shape, rows.goal_shape)
     if goal is None:
         loaded.facts.dataset.require_goals_of(data, rows)
+    elif np.shape(goal) not in ((shape := loaded.facts.sizes.goal), (1, *shape)):
+        raise UserError(f"the goal has shape {np.shape(goal)}; expected one for all rows, of shape {shape}")
     columns = measure(loaded, rows, goal, progress)
     make_folder(out.parent)
     with replacing(out) as temporary:

@@ -21,7 +21,7 @@ from dualgoal import machine
 from dualgoal.agent import Agent
 from dualgoal.data.dataset import Dataset
 from dualgoal.errors import UserError
-from dualgoal.loop import TrainingLoop, devices_used
+from dualgoal.loop import TrainingLoop, devices_used, seeds_take_turns
 from dualgoal.sampler import shapes
 
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"  # of a GPU, which engines set for the runs that share it
@@ -53,8 +53,7 @@ def estimate(agent: Agent, seeds: int, data: Mapping[str, np.ndarray | jax.Shape
     step = jax.make_jaxpr(agent.update)(state, rows, key)
     devices = devices_used(seeds, jax.local_device_count())
     each = seeds // devices
-    # Seeds take turns on a CPU and with images (loop.py); elsewhere a device takes a step of all its seeds at once.
-    at_once = 1 if agent.spec.pixels or jax.default_backend() == "cpu" else each
+    at_once = 1 if seeds_take_turns(agent) else each
     held = peak(step.jaxpr) - _bytes(rows)  # with a second state: the loop holds that of before and that of after
     parameters = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(state.params))
     return Memory(_bytes(rows), each * _bytes(state), at_once * held, parameters, devices)

@@ -23,6 +23,7 @@ from dualgoal.agent import Agent
 from dualgoal.compatibility import is_ours, pair_of_rows
 from dualgoal.data.goals import join
 from dualgoal.data.standard import Standard
+from dualgoal.envs.own import channels_last
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError, check_range
 from dualgoal.interface import Spec
@@ -283,6 +284,7 @@ class Policy:
             raise
         except ValueError as problem:  # rows of different lengths
             raise UserError(f"{name} is no array ({problem})") from problem
+        value = channels_last(value, shape)
         if value.shape != shape and value.shape[1:] != shape:
             many = ", ".join(map(str, ("rows", *shape)))
             raise UserError(f"{name} has shape {value.shape}; this policy takes {shape} or ({many})")

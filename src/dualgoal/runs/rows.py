@@ -16,6 +16,7 @@ from dualgoal.errors import UserError
 
 LAST = 3  # evaluations that a score is the mean of
 LARGEST = 2**53  # no number of a row is
+CRITERIA = ("success", "max_steps", "eval_goals")  # fields of conditions, and of a run
 
 
 class Conditions(NamedTuple):
@@ -26,13 +27,18 @@ class Conditions(NamedTuple):
     eval_seed: int = 0
     random: bool = False  # actions uniformly at random instead of the policy's
     env: str | None = None  # the environment, where it is not the run's own
+    success: str | None = None  # the same for when a goal is reached,
+    max_steps: int | None = None  # for how long an episode lasts,
+    eval_goals: str | None = None  # and for which goals there are
 
     @property
     def words(self) -> str:
         """As options of `dualgoal eval`."""
-        flags = {"--goal-noise": self.goal_noise, "--action-noise": self.action_noise, "--eval-seed": self.eval_seed}
-        given = [f"{name} {value:g}" for name, value in flags.items() if value]
-        return " ".join([*given, *["--random"] * self.random, *([f"--env {self.env}"] if self.env else [])])
+        words = []
+        for name, value in self._asdict().items():
+            flag = f"--{name.replace('_', '-')}"
+            words += [flag if value is True else f"{flag} {value}"] if value else []
+        return " ".join(words)
 
 
 @dataclass(frozen=True)

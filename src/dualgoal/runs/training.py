@@ -69,7 +69,9 @@ def train(
     warn: Say = progress.Display().say if quiet else lambda text: print(text, flush=True)
     say: Say = (lambda text: None) if quiet else warn
     training, validation = datasets or load_data(run.task, data_path, say)
-    facts = describe(run, training, evaluator.goals if evaluator else None)
+    facts = describe(run, training, evaluator.goals if evaluator else None, out)
+    if validation is not None:
+        _require_alike(facts, validation)
     if evaluator is None:
         facts = _with_goals(facts, run, training, validation, env)
     goals = facts.goals or 0
@@ -121,10 +123,10 @@ def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Datase
     """The goals of the run's evaluations. The environment is made for this, so what does not fit is found now."""
     if env is None and facts.dataset.maze is None:
         require_env(run, may_be_own=False)
-    if not run.eval_steps:
-        return facts
-    require_sensible(Plan.of(run, 0).conditions, facts)
     facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training.goal_shape, validation))
+    if not run.eval_steps:  # goals are still those of whoever evaluates it later
+        return facts
+    require_sensible(Plan.of(run, 0).conditions, facts.sizes)
     return dataclasses.replace(facts, goals=world.count_goals(run, facts, env))
 
 
@@ -142,24 +144,32 @@ def _require_few_rows(run: Run, splits: int) -> None:
         raise UserError(f"metrics.jsonl would have {rows:,} rows, more than {MOST_ROWS:,}; give a larger --log-every")
 
 
-def describe(run: Run, training: Dataset, goals: int | None = None) -> RunFacts:
-    """What goes into config.json besides the configuration; `goals` is the number of evaluation goals."""
-    source, data = None, DataFacts.of(training)
-    if run.frozen_rep:
-        first = directory.read(run.frozen_rep)
-        source = FrozenRep(run.frozen_rep, first.run.id)
-        _require_representation(run, first.run)
-        if first.facts.dataset.standards != data.standards:
-            raise UserError(f"{run.frozen_rep}: its data were standardised in another way; give both stages one --data")
+def describe(run: Run, training: Dataset, goals: int | None = None, out: Path | None = None) -> RunFacts:
+    """What goes into config.json besides the configuration; `goals` is the number of evaluation goals, and `out` the
+    directory of the run."""
     return RunFacts(
         sizes=Sizes.of(training),
-        dataset=data,
+        dataset=DataFacts.of(training),
         versions=machine.versions(),
         hardware=machine.Hardware.here(machine.arithmetic(run.precision)),
         goals=goals,
         git=machine.commit(),
-        frozen_rep=source,
+        frozen_rep=_first_stage(run, training, out) if run.frozen_rep else None,
     )
+
+
+def _first_stage(run: Run, training: Dataset, out: Path | None) -> FrozenRep:
+    """The run whose representation this one uses, if they fit. Once that is in a checkpoint of this run, the other one
+    may be elsewhere."""
+    assert run.frozen_rep
+    if out is not None and directory.steps(out) and not directory.is_run(Path(run.frozen_rep)):
+        known = directory.read(out).facts.frozen_rep
+        if known is not None and known.path == run.frozen_rep:
+            return known
+    first = directory.read(run.frozen_rep)
+    _require_representation(run, first.run)
+    _require_data(run.frozen_rep, first.facts, training)
+    return FrozenRep(run.frozen_rep, first.run.id)
 
 
 def _require_representation(run: Run, first: Run) -> None:
@@ -170,13 +180,45 @@ def _require_representation(run: Run, first: Run) -> None:
     if len(first.seeds) > 1 and not set(run.seeds) <= set(first.seeds):
         has, needs = list(first.seeds), list(run.seeds)
         raise UserError(f"{run.frozen_rep}: has seeds {has}, this run needs {needs}; train those first")
+    if run.rep.learns_value and first.discount != run.discount:  # its distances are logarithms of values to this base
+        raise UserError(
+            f"{run.frozen_rep}: its value has the discount {first.discount}, this run {run.discount}; give --discount "
+            f"{first.discount}"
+        )
+
+
+def _require_data(path: str, first: RunFacts, training: Dataset) -> None:
+    """Raise if states or goals are others than those from which the frozen representation of `path` has learned."""
+    if first.sizes != (sizes := Sizes.of(training)):
+        raise UserError(
+            f"{path}: was trained on {first.sizes}, but these data have {sizes}; give both stages data of one kind"
+        )
+    first.dataset.require_goals_of(f"data for the frozen {path}", training)
+    if first.dataset.standards != DataFacts.of(training).standards:
+        raise UserError(f"{path}: its data were standardised in another way; give both stages one --data")
+
+
+def _require_alike(facts: RunFacts, validation: Dataset) -> None:
+    """Raise if losses on the validation data cannot be computed, or would mean something else than in training."""
+    sizes, found = facts.sizes, Sizes.of(validation)
+    if found.discrete and found.action_dim < sizes.action_dim:  # not every action need occur there
+        found = dataclasses.replace(found, action_dim=sizes.action_dim)
+    if found != sizes:
+        raise UserError(
+            f"the validation data have {found}, but the training data {sizes}; give validation data of the same kind"
+        )
+    facts.dataset.require_goals_of("the validation data", validation)
+    if (facts.dataset.action_range is None) != (DataFacts.of(validation).action_range is None):
+        raise UserError(
+            "the actions of only one of training and validation data were scaled; give both the same scale_actions"
+        )
 
 
 def check_evaluation(run: Run) -> None:
     """Find out before training what would go wrong after it."""
+    world.source(run)  # what it says must be readable
     if not run.eval_steps:
         return
-    world.source(run)  # what it says must be readable
     require_env(run, may_be_own=tasks.may_be_own(run.task))
     if run.env is None and tasks.is_pixels(run.task):
         rendering.require(f"evaluation of '{run.task}'")

@@ -10,9 +10,9 @@ import numpy as np
 
 from dualgoal import machine
 from dualgoal.files import cache_folder
-from dualgoal.runs import episodes, policy
+from dualgoal.runs import episodes, policy, world
 from dualgoal.runs.episodes import BLOCK, Episode
-from dualgoal.runs.rows import Conditions
+from dualgoal.runs.rows import CRITERIA, Conditions
 
 # A worker computes on one CPU thread: cores are for more workers, and rounding must not depend on their number. XLA
 # starts NPROC threads, and as many as there are cores without it; they divide small loops and wait for each other.
@@ -30,12 +30,14 @@ class Job:
     first: int
     count: int
     conditions: Conditions = Conditions()
+    goals: world.Goals | None = None  # all of them, where the conditions name a list
     video: str | None = None
 
 
 class Player:
     """Answers jobs, and keeps the environments and the last policy between them. `env` takes the place of the run's
-    own environment: one object, which plays episodes one after the other, or a function that makes as many as needed.
+    own environment: one object, which plays episodes one after the other, or a function that makes as many as needed
+    or, if it always gives the same one, has that one play in the same way.
     """
 
     def __init__(self, env: Any = None) -> None:
@@ -43,6 +45,7 @@ class Player:
         self._policy: policy.Policy | None = None
         self._loaded: tuple[str, int, int] | None = None
         self._envs: list[Any] = []
+        self._no_more = False  # environments than these can be made
         self._made_for: Any = None
 
     def __call__(self, job: Job) -> list[Episode]:
@@ -50,7 +53,7 @@ class Player:
         player = self._load(job)
         sizes = player.facts.sizes
         film: list[np.ndarray] | None = [] if job.video else None
-        envs = self._environments(player, 1 if job.video or self._one else BLOCK)
+        envs = self._environments(player, job, 1 if job.video else BLOCK)
         play = functools.partial(
             episodes.play,
             envs,
@@ -67,15 +70,6 @@ class Player:
         share = (time.process_time() - began) / job.count
         return [episode._replace(cpu_seconds=share) for episode in played]
 
-    @property
-    def _one(self) -> bool:
-        """Whether there is a single environment, which cannot be made again."""
-        if self._given is None:
-            return False
-        from dualgoal.envs import own
-
-        return not own.makes(self._given)
-
     def _load(self, job: Job) -> policy.Policy:
         wanted = (job.run, job.step, job.seed)
         if self._policy is None:
@@ -90,11 +84,22 @@ class Player:
             self._loaded = wanted
         return self._policy
 
-    def _environments(self, player: policy.Policy, count: int) -> list[Any]:
-        run, facts = player.run, player.facts
-        made_for = (run.task, facts.dataset.quality, run.env, run.success, run.max_steps, facts.goal_list)
+    def _environments(self, player: policy.Policy, job: Job, count: int) -> list[Any]:
+        run, facts = world.under(player.run, player.facts, job.conditions, job.goals)
+        criteria = tuple(getattr(run, name) for name in CRITERIA)
+        made_for = (run.task, facts.dataset.quality, run.env, criteria, facts.goal_list)
         if self._made_for != made_for:
-            self._envs, self._made_for = [], made_for
-        while len(self._envs) < count:
-            self._envs.append(player.make_env(self._given))
+            self._envs, self._no_more, self._made_for = [], False, made_for
+        while len(self._envs) < count and not self._no_more:
+            made = world.make(run, facts, self._given)
+            if any(_innermost(made) is _innermost(env) for env in self._envs):
+                self._no_more = True  # two episodes at a time would disturb each other there
+            else:
+                self._envs.append(made)
         return self._envs[:count]
+
+
+def _innermost(env: Any) -> Any:
+    """What is simulated, without anything that is wrapped around it."""
+    raw = getattr(env, "raw", env)
+    return getattr(raw, "unwrapped", raw)

@@ -1,11 +1,14 @@
 """The environment in which a run is evaluated: the task's, or the user's own, with goals as in the data."""
 
+import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dualgoal import jsons
+from dualgoal import imports, jsons
+from dualgoal.data import dataset
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import registry
 from dualgoal.envs.versions import QUICK
@@ -13,6 +16,7 @@ from dualgoal.errors import UserError, brief
 from dualgoal.files import read_bytes
 from dualgoal.runs.config import Run
 from dualgoal.runs.facts import RunFacts
+from dualgoal.runs.rows import CRITERIA, Conditions
 
 Goals = tuple[tuple[float, ...], ...]
 GOALS_LIMIT = 1 << 24  # bytes of a file with goals
@@ -29,7 +33,8 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
         require_named(run, facts)
         quick = None if facts.sizes.pixels else QUICK
         made = registry.make(run.task, quality=facts.dataset.quality or quick, own=facts.dataset.maze)
-        if not facts.sizes.goal_shape and facts.goal_list is None:
+        as_it_is = (run.success, run.max_steps, run.eval_goals) == ("info", None, "env")
+        if not facts.sizes.goal_shape and facts.goal_list is None and as_it_is:
             return made
     from dualgoal.envs import own
 
@@ -45,9 +50,14 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
     return own.OwnEnv(made if given is None else own.build(given, run.max_steps), terms, goals_of)
 
 
+def is_named(run: Run, facts: RunFacts) -> bool:
+    """Whether a run directory says how to make the environment."""
+    return run.env is not None or facts.dataset.maze is not None or registry.exists(run.task)
+
+
 def require_named(run: Run, facts: RunFacts) -> None:
     """Raise if nothing in a run directory says how to make the environment."""
-    if run.env is None and facts.dataset.maze is None and not registry.exists(run.task):
+    if not is_named(run, facts):
         raise UserError(
             f"{run.task}: the run names no environment; give yours with --env, or in Python as env, when you evaluate "
             "or train"
@@ -64,15 +74,61 @@ def source(run: Run) -> tuple[str, int | None]:
     return kind, int(count) if count else None
 
 
+def goals_name(eval_goals: str) -> str:
+    """Where goals come from, the same in any folder."""
+    from_env = eval_goals.partition(":")[0] in ("env", "validation")
+    return eval_goals if from_env else os.path.realpath(os.path.expanduser(eval_goals))
+
+
+def asked(
+    run: Run, facts: RunFacts, success: str | None, max_steps: int | None, eval_goals: str | None
+) -> tuple[dict[str, Any], Goals | None]:
+    """Of what an evaluation is asked for, the `CRITERIA` that are not the run's own, and the goals if those are a list
+    that is not the run's own."""
+    if success is not None and ":" in success:
+        success = imports.absolute(success)
+    given = {"success": success, "max_steps": max_steps}
+    changed = {name: value for name, value in given.items() if value not in (None, getattr(run, name))}
+    if eval_goals is None:
+        return changed, None
+    there = dataclasses.replace(run, eval_goals=goals_name(eval_goals))
+    validation = _validation(there, facts) if source(there)[0] == "validation" else None
+    goals = goal_list(there, facts.sizes.goal, validation)
+    if (there.eval_goals, goals) == (goals_name(run.eval_goals), facts.goal_list):
+        return changed, None
+    return changed | {"eval_goals": there.eval_goals}, goals
+
+
+def under(run: Run, facts: RunFacts, conditions: Conditions, goals: Goals | None) -> tuple[Run, RunFacts]:
+    """A run, and what is known of it, with the criteria of these conditions, and the goals that these name, as its
+    own."""
+    changed = {name: value for name in CRITERIA if (value := getattr(conditions, name)) is not None}
+    if "eval_goals" in changed:
+        facts = dataclasses.replace(facts, goal_list=goals)
+    return dataclasses.replace(run, **changed), facts
+
+
+def _validation(run: Run, facts: RunFacts) -> Dataset:
+    """The validation episodes that belong to the data of a run."""
+    if facts.dataset.file is None:
+        raise UserError(
+            f"eval-goals '{run.eval_goals}': the data of the run are in no file; give a file with goals instead"
+        )
+    found = dataset.load(facts.dataset.file, run.task, "val")
+    facts.sizes.require_fit(facts.dataset.file, found.observation_shape, found.goal_shape)
+    facts.dataset.require_goals_of(facts.dataset.file, found)
+    return found
+
+
 def goal_list(run: Run, goal_shape: tuple[int, ...], validation: Dataset | None) -> Goals | None:
     """The evaluation goals, of this shape, if the environment does not choose them itself."""
     kind, count = source(run)
-    if kind == "env" or not run.eval_steps:
+    if kind == "env" or not run.has_policy:
         return None
     if len(goal_shape) != 1:
         raise UserError(f"eval-goals '{run.eval_goals}': lists of goals are for vectors; image goals come from env")
     if kind == "file":
-        return read_goals(Path(run.eval_goals).expanduser(), goal_shape[0])
+        return read_goals(Path(os.path.expanduser(run.eval_goals)), goal_shape[0])
     if validation is None:
         raise UserError(f"eval-goals '{run.eval_goals}': the dataset has no validation episodes; give a file instead")
     return draw_goals(validation, count or MANY)
@@ -88,7 +144,7 @@ def draw_goals(data: Dataset, count: int) -> Goals:
 
 def read_goals(file: Path, width: int) -> Goals:
     """Rows of numbers from a JSON list, an npy array, or a text file with a goal per line."""
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise UserError(f"eval-goals '{file}': no such file; expected env, env:N, validation:N, or a file with goals")
     if file.stat().st_size > GOALS_LIMIT:
         raise UserError(f"{file}: has more than {GOALS_LIMIT >> 20} MiB, too much for a list of goals")
