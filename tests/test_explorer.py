@@ -9,9 +9,10 @@ import pytest
 
 from dualgoal.envs import ogbench
 from dualgoal.errors import UserError
-from dualgoal.report import distances, paths
+from dualgoal.report import distances, page, paths
 from dualgoal.runs.facts import Sizes
-from run_files import FACTS
+from run_files import FACTS, write_run
+from tiny import tiny_run
 
 MEDIUM = "pointmaze-medium-navigate-v0"
 
@@ -78,6 +79,22 @@ def test_without_data_manipulation_says_what_to_give(monkeypatch, tmp_path):
     use(monkeypatch, Known("cube-single-play-v0", (28,), lambda o, g: 0.0))
     with pytest.raises(UserError, match="give --data"):
         distances.explore(tmp_path)
+
+
+def test_no_other_data_take_the_place_of_those_asked_for(monkeypatch, tmp_path, capsys):
+    file, rows = tmp_path / f"{MEDIUM}.npz", {"observations": np.zeros((4, 2)), "actions": np.zeros((4, 2))}
+    np.savez(file, **rows, terminals=np.arange(4) == 3)
+    np.savez(tmp_path / "other.npz", **rows | {"observations": np.zeros((4, 3))}, terminals=np.arange(4) == 3)
+    use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: 1.0, file))
+    run = write_run(tmp_path / "run", tiny_run(), [])  # not a dual one, of which other reasons are worth no line
+    for data, why in (("other.npz", r"'observations' have shape \(3,\)"), ("nowhere", "nowhere")):
+        with pytest.raises(distances.UnusableData, match=why):
+            distances.explore(run, data=tmp_path / data)
+    assert len(distances.explore(run, states=4, goals=2)["points"]) == 4
+    out = page.write_report([run], tmp_path / "r.html", data_path=tmp_path / "other.npz")
+    said = capsys.readouterr().err.splitlines()
+    assert any(line.startswith(f"left out of {out}: {run}: no distance explorer: other.npz: ") for line in said), said
+    assert "no distance explorer: other.npz: " in out.read_text()
 
 
 def test_infinite_distances_become_gaps(monkeypatch, tmp_path):

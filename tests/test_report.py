@@ -192,10 +192,14 @@ def test_films_that_do_not_fit_are_named(tmp_path, monkeypatch):
     for task in (1, 2):
         (run / "videos" / f"step-000001000-seed-0-task-{task}.mp4").write_bytes(bytes(600))
     (run / "videos" / "step-000000500-seed-0-task-1.mp4").write_bytes(b"older")
+    (run / "videos" / "step-000000500-seed-0-task-1-random.mp4").write_bytes(b"at random")
+    (run / "videos" / "step-000002000-seed-0-task-1-goal-noise-0.5.mp4").write_bytes(b"noisy")
     monkeypatch.setattr("dualgoal.report.sections.FILM_LIMIT", 1000)
     page = report.write_report([run], tmp_path / "r.html").read_text()
-    assert page.count("<video") == 1 and "task-2.mp4 left out" in page
+    assert page.count("<video") == 3 and "task-2.mp4 left out" in page
     assert base64.b64encode(b"older").decode() not in page
+    for under, content in (("random", b"at random"), ("goal-noise-0.5", b"noisy")):
+        assert base64.b64encode(content).decode() in page and f"-task-1-{under}</figcaption>" in page
 
 
 def test_building_twice_gives_the_same_page(tmp_path):

@@ -35,6 +35,10 @@ WALKING = ("pointmaze", "antmaze", "humanoidmaze")  # mazes in which the goal is
 Table = dict[str, Any]
 
 
+class UnusableData(UserError):
+    """No states can be taken from the dataset that was asked for."""
+
+
 def explore(path: str | Path, *, data: str | Path | None = None, states: int = STATES, goals: int = GOALS) -> Table:
     """Distances at a run's newest checkpoint as plain values, with coordinates and, in mazes, exact distances."""
     from dualgoal.runs.policy import load
@@ -142,15 +146,15 @@ def embedding(learned: np.ndarray) -> np.ndarray:
 def _observations(
     policy: Any, path: Path, data: str | Path | None, maze: Any, count: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """States to show, and the goals they attain: rows of the run's dataset, spread evenly in mazes; without data a
-    grid, if a state is a place and a goal is a state."""
-    problem = None
-    for place in (data, policy.facts.dataset.file):
-        if place is None:
-            continue
+    """States to show, and the goals they attain: rows of `data`, else of the run's dataset, spread evenly in mazes;
+    without either a grid, if a state is a place and a goal is a state."""
+    problem, place = None, policy.facts.dataset.file if data is None else data
+    if place is not None:
         try:
             return _from_data(place, policy, maze, count, rng)
         except UserError as error:
+            if data is not None:
+                raise UnusableData(str(error)) from error
             problem = error
     sizes = policy.facts.sizes
     if maze is not None and sizes.observation_shape == (2,) and not sizes.goal_shape:

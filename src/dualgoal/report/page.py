@@ -7,12 +7,13 @@ the rest is shown.
 
 import dataclasses
 import shlex
+import sys
 from collections.abc import Sequence
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from dualgoal.errors import UserError, number_of
+from dualgoal.errors import UserError, number_of, printable
 from dualgoal.files import make_folder, write_atomic
 from dualgoal.paper import claims, comparison, jobs, results_page, row_files, tables
 from dualgoal.report import distances, reader, sections
@@ -49,8 +50,9 @@ def write_report(
 ) -> Path:
     """Write the page for these run directories (or folders of them) to `out`.
 
-    The distance explorer takes its states from `data_path` where the dataset that a run names is not there any more.
-    `command` is what made the page if that was not `dualgoal report`; `notes` are further sentences for its top.
+    The distance explorer takes its states from `data_path`, by default from the dataset that a run names.
+    `command` is what made the page if that was not `dualgoal report`; `notes` are further sentences for its top. What
+    had to be left out is said at the top of the page and on the standard error.
     """
     if not runs:
         raise UserError("no run to report on; give one or more run directories")
@@ -60,10 +62,15 @@ def write_report(
     paths = _expand(runs)
     if not any(map(directory.is_run, paths)):
         raise UserError(f"{paths[0]}: not a run directory (no config.json), nor a folder with one; give a run's --out")
-    page = build(paths, title=title, command=command, data_path=data_path, explore=explore, notes=notes)
+    problems: list[str] = []
+    page = build(
+        paths, title=title, command=command, data_path=data_path, explore=explore, notes=notes, problems=problems
+    )
     target = Path(out)
     make_folder(target.parent)
     write_atomic(target, page.encode())
+    for line in problems:
+        print(f"left out of {target}: {printable(line)}", file=sys.stderr)
     return target
 
 
@@ -84,9 +91,10 @@ def build(
     data_path: str | Path | None = None,
     explore: bool = True,
     notes: Sequence[str] = (),
+    problems: list[str] | None = None,
 ) -> str:
-    """The page about these run directories as text."""
-    problems: list[str] = []
+    """The page about these run directories as text; what was left out is added to `problems`."""
+    problems = [] if problems is None else problems
     records: list[row_files.Record] = []
     runs = []
     for run in _shown(paths, problems):
@@ -136,19 +144,22 @@ Explorer = tuple[Shown, dict[str, Any]]
 
 
 def _explorers(runs: Sequence[Shown], data_path: str | Path | None, problems: list[str]) -> list[Explorer]:
-    """Distance tables, of dual representations first. Only for these a missing table is a problem worth a line."""
+    """Distance tables, of dual representations first. Only for these a missing table is a problem worth a line, unless
+    the data that were asked for cannot be used."""
     out: list[Explorer] = []
     for dual in (True, False):
         for run in (r for r in runs if (r.view.part("rep") == "dual") == dual):
-            found = _distances(run, data_path) if len(out) < MAX_EXPLORERS else f"a page holds at most {MAX_EXPLORERS}"
+            full = UserError(f"a page holds at most {MAX_EXPLORERS}")
+            found = _distances(run, data_path) if len(out) < MAX_EXPLORERS else full
             if isinstance(found, dict):
                 out.append((run, found))
-            elif dual:
-                problems.append(f"{run.view.path}: no distance explorer: {found}")
+            elif dual or isinstance(found, distances.UnusableData):
+                why = str(found).removeprefix(f"{run.view.path}: ")
+                problems.append(f"{run.view.path}: no distance explorer: {why}")
     return out
 
 
-def _distances(run: Shown, data_path: str | Path | None) -> dict[str, Any] | str:
+def _distances(run: Shown, data_path: str | Path | None) -> dict[str, Any] | UserError:
     """The run's table of distances, or the reason why there is none."""
     path = run.view.path
     if (table := distances.kept(path)) is not None:
@@ -156,7 +167,7 @@ def _distances(run: Shown, data_path: str | Path | None) -> dict[str, Any] | str
     try:
         return distances.explore(path, data=data_path)
     except UserError as error:
-        return str(error).removeprefix(f"{path}: ")
+        return error
 
 
 def _games(runs: Sequence[Shown], problems: list[str]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ value to sort by in `data-value`. Everything here can be read without JavaScript
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from dualgoal.runs.rows import Scores, success_by_seed
 
 FILM_LIMIT = 24 << 20  # bytes of video in one page
 POSTER_LIMIT = 1 << 20  # bytes of a film's first frame
+FILM = re.compile(r"(?P<step>step-\d+)-seed-\d+-(goal|task)-\d+(?P<under>.*)")  # what `dualgoal eval` calls one
 MAX_POINTS = 200  # of a loss curve
 
 
@@ -268,12 +270,13 @@ def _value(column: dict[str, Any], name: str) -> str:
 
 
 def films(runs: Sequence[Shown], problems: list[str]) -> Markup | None:
-    """The last films of each run, as part of the page; those that would make it too large are named in `problems`."""
+    """The last films of each run under each conditions, which their names end with, as part of the page; those that
+    would make it too large are named in `problems`."""
     figures, left = [], FILM_LIMIT
     for run in runs:
-        videos = run.view.videos()
-        newest = max((path.name.split("-seed")[0] for path in videos), default="")
-        for path in (p for p in videos if p.name.startswith(newest)):
+        parts = {path: FILM.fullmatch(path.stem) for path in run.view.videos()}
+        newest = {found["under"]: found["step"] for found in parts.values() if found}  # they are sorted by step
+        for path in (p for p, found in parts.items() if found and newest[found["under"]] == found["step"]):
             try:
                 if path.lstat().st_size > left:
                     raise UserError(f"a page holds {FILM_LIMIT >> 20} MB of films")
