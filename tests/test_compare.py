@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dualgoal import errors
-from dualgoal.paper import comparison, conditions, formats, row_files, tables
+from dualgoal.paper import claims, comparison, conditions, figures, formats, row_files, tables
 from dualgoal.runs.rows import EvalRow
 
 GOLDEN = Path(__file__).parent / "golden" / "paper_tables.txt"
@@ -138,6 +139,44 @@ def test_rows_of_different_length_are_not_compared():
     line = next(line for line in filled.lines if line.name == "scene-play-v0")
     assert line.unequal_steps and not any(cell.highlight for cell in line.cells.values())
     assert not filled.improvement and "different numbers of steps" in formats.text(filled)
+
+
+def test_a_difference_is_taken_where_the_shorter_run_ends():
+    run = lambda column, scores, steps: record("state_gcivl", "scene-play-v0", column, scores, steps=steps)
+    dual = run("dual", (50, 52), 500)
+    longer = dataclasses.replace(dual, rows=(*dual.rows, *run("dual", (80, 80), 2000).rows), steps=2000)
+    for long in (dual, longer):  # evaluated at 250, 500 and, the longer one, at 1000 and 2000
+        (gap,) = comparison.fill_table("state_gcivl", [long, run("orig", (40, 42), 500)]).differences
+        assert (gap.mean, gap.steps, gap.seeds) == (10, 500, (2, 2))
+    assert not comparison.fill_table("state_gcivl", [longer, run("orig", (40, 42), 400)]).differences
+
+
+def test_a_column_of_another_length_takes_no_row_from_the_others():
+    run = lambda task, column, steps: record("state_gcivl", task, column, (50, 60), steps=steps)
+    tasks = ("cube-single-play-v0", "scene-play-v0")
+    pair = [run(task, column, 1000) for task in tasks for column in ("orig", "dual")]
+    filled = comparison.fill_table("state_gcivl", [*pair, *(run(task, "tra", 3000) for task in tasks)])
+    assert filled.average_tasks == 2 and {*filled.aggregates} == {"orig", "dual"}
+    assert filled.average.cells["tra"].measured is None
+    averages = claims.of_records([*pair, run("scene-play-v0", "tra", 3000)]).averages("state_gcivl")
+    assert averages == {"orig": 55, "dual": 55}
+
+
+def test_seeds_that_agree_have_no_interval_and_say_so():
+    pair = [record("state_gcivl", "scene-play-v0", column, (0, 0)) for column in ("orig", "dual")]
+    assert (
+        ": +0.0 points after 1,000 steps, 95 % interval (the seeds agree, no interval), 2 and 2 seeds"
+        in formats.text(comparison.fill_table("state_gcivl", pair))
+    )
+
+
+def test_every_column_of_a_table_has_a_colour_of_its_own(tmp_path):
+    for name in ("state_aware", "beyond", "beyond_images"):
+        table = tables.get(name)
+        found = [record(name, table.tasks[0], column.name, (50, 60)) for column in table.columns]
+        (path,) = figures.draw(comparison.fill_table(name, found), found, tmp_path / name, suffixes=(".svg",))
+        colours = set(re.findall(r"stroke: (#\w+); stroke-width: 1.5", path.read_text()))
+        assert len(colours) == len(table.columns), name
 
 
 def test_a_run_that_is_not_finished_is_shown_but_not_compared():

@@ -67,6 +67,24 @@ def test_costs_are_kept_in_row_files_and_summed(pair, tmp_path):
     assert "## What the rows cost" in results_page.build(tmp_path / "results")
 
 
+def test_noisy_goals_of_a_run_cost_no_second_training(tmp_path):
+    run = settings.preset("cube-single-play-v0", "dual", "gcivl", **RUN)
+    noisy = rows(run, 7, steps=run.eval_steps[-3:], noise=0.2)
+    write_timing(write_run(tmp_path / "runs" / "a", run, rows(run, 9), noisy=noisy), [(1000, 0, 600)])
+    results_page.collect(tmp_path / "runs", tmp_path / "results")
+    text = cost_table.markdown(row_files.load_all(tmp_path / "results"))
+    assert "| noise, cube-single-play-v0, Dual | 1,000 x 2 | not recorded |" in text
+    assert "| sum of what was recorded | | 10.0 |" in text
+
+
+def test_one_run_prices_its_columns_in_all_tables(tmp_path):
+    run = settings.preset("visual-puzzle-3x3-play-v0", "orig", "gcivl", **RUN)
+    write_timing(write_run(tmp_path / "runs" / "a", run, rows(run, 9)), [(1000, 0, 600)])
+    results_page.collect(tmp_path / "runs", tmp_path / "results")
+    text = cost_table.markdown(row_files.load_all(tmp_path / "results"))
+    assert "`pixel_gcivl` in full" in text and "`fusion` in full" in text and "1 of 2 columns (Early)" in text
+
+
 def test_rows_without_a_record_say_so(pair, tmp_path):
     results_page.collect(tmp_path / "runs", tmp_path / "results")
     text = cost_table.markdown(row_files.load_all(tmp_path / "results"))

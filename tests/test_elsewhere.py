@@ -66,6 +66,12 @@ def test_differences_of_the_protocol_are_marked(tmp_path):
     for words in ("told a part of the goal state", "a policy for each goal", "tuned for each", "my data",
                   "2,000,000 steps", "not read in the authors' own", "(g) trained for 500,000 steps"):  # fmt: skip
         assert words in page
+    images = [
+        {"task": "visual-scene-play-v0", "mean": 50, "steps": 500_000},
+        {"task": "visual-cube-single-play-v0", "mean": 50, "steps": 1_000_000},
+    ]
+    found = elsewhere.load(write(tmp_path, "c.json", method="C", rows=images))
+    assert [elsewhere.differences(found, row) for row in found.rows] == [[], ["trained for 1,000,000 steps"]]
     many = [elsewhere.load(write(tmp_path, f"{n}.json", protocol=protocol | {"note": f"note {n}"})) for n in range(30)]
     assert "(hh) note 29" in elsewhere.markdown(many, {}), "as many as there are"
 

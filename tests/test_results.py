@@ -62,6 +62,17 @@ def test_row_files_keep_no_folder_of_this_machine(tmp_path):
     assert "private" not in path.read_text() and row_files.load(path).settings["dataset"]["file"] == "x.npz"
 
 
+def test_of_two_runs_of_one_cell_that_with_more_seeds_is_kept(tmp_path):
+    said = []
+    for name, seeds in (("a", (0,)), ("b", (1, 2)), ("c", (3,))):
+        run = settings.preset("scene-play-v0", "dual", "crl", **RUN | {"seeds": seeds})
+        make(tmp_path / "runs" / name, run, 9)
+    (path,) = results_page.collect(tmp_path / "runs", tmp_path / "results", said.append)
+    assert row_files.load(path).seeds == (1, 2)
+    b = tmp_path / "runs" / "b"
+    assert said == [f"{b.with_name(n)}: left out: {b} fills the same cell with 2 seeds" for n in ("a", "c")]
+
+
 def test_a_bad_run_costs_only_itself(tmp_path):
     said = []
     for name, rep in (("good", "dual"), ("rows", "orig"), ("config", "vib")):
@@ -109,11 +120,11 @@ def test_without_any_row_file_everything_is_not_run(tmp_path):
 def test_the_small_experiment_on_hiql_is_that_of_its_file():
     text = (pages.ROOT / "results" / "text" / "beyond.md").read_text()
     found = json.loads((pages.ROOT / "results" / "small_hierarchy.json").read_text())
-    assert pages.table(text, "A small experiment on two cores") == [
-        [
-            *(row["rep"], row["algo"], row["options"] or "none", f"{row['mean']:.0f} ± {row['std']:.0f}"),
-            "[{:.0f}, {:.0f}]".format(*row["interval"]),
-        ]
-        for row in found
-    ]
+    assert pages.table(text, "A small experiment on two cores") == list(map(small_row, found))
     assert all((row["seeds"], row["steps"]) == (3, 10_000) for row in found)
+
+
+def small_row(row):
+    """A row of a small experiment as its table shows it."""
+    interval = "none, seeds agree" if row["interval"] is None else "[{:.0f}, {:.0f}]".format(*row["interval"])
+    return [row["rep"], row["algo"], row["options"] or "none", f"{row['mean']:.0f} ± {row['std']:.0f}", interval]

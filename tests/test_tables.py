@@ -19,7 +19,7 @@ RUNS = {
     "noise": 6,
     "lightsout": 4,
 }
-BEYOND = {"beyond": 13 * 5, "beyond_images": 7 * 7}  # not in the paper
+BEYOND = {"beyond": 13 * 5, "state_aware": 13 * 6, "beyond_images": 7 * 7}  # not in the paper
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,9 @@ def test_equal_configurations_are_one_run(cells):
     inner = next(c for c in cells["parameterization"] if c.column == "dual_inner_product")
     assert f"state_gcivl/{inner.task}/dual" in inner.same_as  # fewer seeds, otherwise the same run
     ids = Counter(cell.id for name, found in cells.items() for cell in found)
-    # fusion/early twice; noise/dual is parameterization/inner on three tasks; beyond_images repeats Orig and Dual
-    assert len(ids) == 328 + sum(BEYOND.values()) - 2 - 3 - 14
+    # fusion/early twice; noise/dual is parameterization/inner on three tasks, whose 13 runs state_aware has too;
+    # beyond_images repeats Orig and Dual
+    assert len(ids) == 328 + sum(BEYOND.values()) - 2 - 3 - 13 - 14
     assert not any("direct/" in name for cell in cells["parameterization"] for name in cell.same_as)
 
 
@@ -84,6 +85,10 @@ def test_a_part_of_a_table():
     run = config.from_dict(part[1].config)
     assert (run.steps, run.eval_every, run.episodes, run.id) == (2000, 200, 5, part[1].id)
     assert len(tables.expand("parameterization", reps=["dual_symmetric"])) == 13
+    assert len(tables.expand("parameterization", reps=["dual"])) == 26, "all columns of a representation"
+    columns = lambda reps: {c.column for c in tables.expand("state_aware", reps=reps)}
+    assert columns(["dual"]) == {"dual"}, "the name of a column is that column"
+    assert columns(["dual_pair"]) == {"pair", "pair_trained_scaled"}
 
 
 def test_lights_out_is_table_t8(cells):
@@ -111,3 +116,12 @@ def test_lights_out_is_table_t8(cells):
 def test_what_a_table_does_not_have_is_said(call, message):
     with pytest.raises(errors.UserError, match=message):
         call()
+
+
+def test_state_aware_changes_one_thing_at_a_time(cells):
+    rep = {c.column: c.config["rep"] for c in cells["state_aware"] if c.task == "cube-single-play-v0"}
+    changed = lambda column, other: {name for name in rep[column] if rep[column][name] != rep[other].get(name)}
+    assert changed("trained", "dual") == {"trained_by"} and changed("scaled", "dual") == {"normalize"}
+    assert changed("trained_scaled", "dual") == {"trained_by", "normalize"}
+    assert changed("pair", "dual") == changed("pair_trained_scaled", "trained_scaled") == {"name", "gated"}
+    assert not rep["pair"]["gated"]

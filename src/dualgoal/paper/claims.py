@@ -4,6 +4,7 @@ Each claim looks at means only and says holds, does not hold or not run, with th
 are applied to the paper's own numbers and to ours; ours usually cover some of the tasks, and the answer says which.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from dualgoal.errors import number_of
 from dualgoal.paper import comparison, tables
+from dualgoal.paper.filled import Measured
 from dualgoal.paper.row_files import Record
 
 REPS = ("orig", "vib", "vip", "tra", "byol", "dual")
@@ -88,16 +90,22 @@ def of_paper() -> Means:
 
 
 def of_records(records: Iterable[Record]) -> Means:
-    """Our means, of rows whose cells were trained for the same number of steps."""
+    """Our means, in each row of the cells that were trained for the number of steps that most of them have."""
     records = list(records)
     rows: dict[str, dict[str, dict[str, float]]] = {}
     for name in tables.TABLES:
         for line in comparison.fill_table(name, records).lines:
-            if line.finished() and not line.unequal_steps:
+            for column, cell in _equally_long(line.finished()).items():
                 row = rows.setdefault(name, {}).setdefault(line.name, {})
-                for column, cell in line.finished().items():
-                    row |= {column: cell.mean} | ({} if cell.curve_mean is None else {column + CURVE: cell.curve_mean})
+                row |= {column: cell.mean} | ({} if cell.curve_mean is None else {column + CURVE: cell.curve_mean})
     return Means(rows)
+
+
+def _equally_long(cells: Mapping[str, Measured]) -> dict[str, Measured]:
+    """The largest set of cells that were trained for the same number of steps; of two such sets the longer trained."""
+    counts = Counter(cell.steps for cell in cells.values())
+    steps = max(counts, key=lambda steps: (counts[steps], steps), default=0)
+    return {column: cell for column, cell in cells.items() if cell.steps == steps}
 
 
 # Three kinds of judges ------------------------------------------------------------------------------------------------

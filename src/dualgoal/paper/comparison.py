@@ -1,125 +1,21 @@
-"""Our numbers next to the paper's: a table filled from records, with intervals and aggregates, as data.
+"""A table of the paper filled from records: our numbers next to the published ones.
 
-Every measured cell carries seeds, steps and Student's 95 % interval over seeds. Cells of a row that were trained for
-different numbers of steps are not compared with each other. `formats.py` turns a filled table into text.
+Every measured cell carries seeds, steps and Student's 95 % interval over seeds. Only cells that were trained for the
+same number of steps are averaged or marked side by side; the difference of two columns is taken where the shorter run
+ends, if the longer one was evaluated at the same steps. `formats.py` turns a filled table into text.
 """
 
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from dualgoal.paper import conditions, stats, tables
+from dualgoal.paper.filled import NOISY, Aggregate, Cell, Difference, FilledTable, Improvement, Line, Measured
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.stats import Interval, Strata
 from dualgoal.paper.tables import Number, Table
-
-NOISY = "_noisy"  # ending of the names of columns with noisy goals
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What we measured for one cell, or for the average of several."""
-
-    mean: float
-    std: float
-    interval: Interval | None
-    scores: tuple[float, ...]  # one per seed
-    seeds: int
-    steps: int
-    episodes: int
-    source: str
-    curve_mean: float | None = None  # mean over all evaluations of the learning curve, not only the last three
-    planned: int | None = None  # steps that the run was to take; more than `steps` if it was not finished
-    # For an average row: (max steps, max seeds) over its cells; `steps` and `seeds` hold the minima.
-    largest: tuple[int, int] | None = None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the last planned evaluation is there."""
-        return self.planned is None or self.steps >= self.planned
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One entry of a table: what we measured, what the paper prints, and how they compare."""
-
-    measured: Measured | None
-    paper: Number | None
-    highlight: bool = False
-    paper_highlight: bool = False
-    paper_in_interval: bool | None = None  # None without an interval of ours or a number of the paper's
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row of a table: a task, or the average of several."""
-
-    name: str
-    cells: dict[str, Cell]
-    unequal_steps: bool = False  # the measured cells were trained for different numbers of steps: no highlights
-
-    def measured(self) -> dict[str, Measured]:
-        """The cells that were run."""
-        return {name: cell.measured for name, cell in self.cells.items() if cell.measured}
-
-    def finished(self) -> dict[str, Measured]:
-        """The cells that were run to their end, which alone are compared with each other."""
-        return {name: cell for name, cell in self.measured().items() if cell.finished}
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """A column over all tasks that every measured column has."""
-
-    mean: float
-    mean_interval: Interval | None
-    iqm: float
-    iqm_interval: Interval | None
-
-
-@dataclass(frozen=True)
-class Improvement:
-    """The probability that a seed of Dual beats a seed of another column on the same task."""
-
-    probability: float
-    interval: Interval | None
-    tasks: int
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How far one column is above another on one task, with two 95 % intervals over seeds."""
-
-    task: str
-    columns: tuple[str, str]
-    mean: float
-    bootstrap: Interval | None
-    welch: Interval | None
-    seeds: tuple[int, int]
-    steps: int
-
-
-@dataclass(frozen=True)
-class FilledTable:
-    """A table of the paper with our numbers in it."""
-
-    name: str
-    label: str
-    title: str
-    headings: dict[str, str]
-    lines: list[Line]
-    average: Line | None
-    average_tasks: int
-    aggregates: dict[str, Aggregate]
-    improvement: dict[str, Improvement]  # of Dual over each other column
-    differences: list[Difference]  # between columns whose contrast the table is about, where both were run
-    settings: list[str]
-
-    def has_measurements(self) -> bool:
-        return any(line.measured() for line in self.lines)
 
 
 def fill_table(name: str, records: Iterable[Record] = (), tasks: Iterable[str] | None = None) -> FilledTable:
@@ -135,19 +31,19 @@ def fill_table(name: str, records: Iterable[Record] = (), tasks: Iterable[str] |
     noise = lambda task, heading: table.noise[task] if heading.endswith(NOISY) else 0.0
     measured = {key: measure(record, noise(*key)) for key, record in found.items()}
     lines = [_line(table, task, {h: measured.get((task, h)) for h in headings}) for task in chosen]
-    common = _common_lines(table, lines)
-    averaged = table.average and (common or len(chosen) == len(table.tasks))
+    common, by = _common_lines(table, lines)
+    averaged = table.average and (common or (table.published and len(chosen) == len(table.tasks)))
     return FilledTable(
         table.name,
         table.label,
         table.title,
         headings,
         lines,
-        _average(table, headings, common) if averaged else None,
+        _average(table, headings, common, by) if averaged else None,
         len(common) or len(table.tasks),
-        {heading: _aggregate(strata) for heading, strata in _strata(common).items()},
+        {heading: _aggregate(strata) for heading, strata in _strata(common, by).items()},
         _improvement(lines),
-        _differences(table, lines),
+        _differences(table, lines, found),
         conditions.describe(table, [record for (task, _), record in found.items() if task in chosen]),
     )
 
@@ -185,9 +81,9 @@ def assign(table: Table, records: Iterable[Record]) -> dict[tuple[str, str], Rec
     return chosen
 
 
-def measure(record: Record, goal_noise: float = 0.0) -> Measured | None:
-    """The numbers of a run's evaluations with this goal noise; None if there are none."""
-    scores = record.scores(goal_noise)
+def measure(record: Record, goal_noise: float = 0.0, until: int | None = None) -> Measured | None:
+    """The numbers of a run's evaluations with this goal noise, up to this step; None if there are none."""
+    scores = record.scores(goal_noise, until)
     values = scores.per_seed()
     if not values.size:
         return None
@@ -243,23 +139,31 @@ def _marks(table: Table, values: list[float | None]) -> list[bool]:
     return stats.highlights(rounded)
 
 
-def _common_lines(table: Table, lines: list[Line]) -> list[Line]:
-    """What averages are taken over: the rows, at equal steps, of the first two columns that the table contrasts and
-    that share a row.
+def _common_lines(table: Table, lines: list[Line]) -> tuple[list[Line], str | None]:
+    """What averages are taken over: the rows that the first two contrasted columns share at equal steps, and one of the
+    two, whose steps the other columns need as well.
 
-    Without such a row, those that every measured column has.
+    Without such a row, those that every measured column has at equal steps.
     """
-    equal = [line for line in lines if not line.unequal_steps]
+    for above, below in table.contrasts:
+        if both := [line for line in lines if _equally_long(line, above, below)]:
+            return both, above
     columns = {heading for line in lines for heading in line.finished()}
-    for contrast in table.contrasts:
-        if both := [line for line in equal if set(contrast) <= set(line.finished())]:
-            return both
-    return [line for line in equal if columns and set(line.finished()) == columns]
+    equal = [line for line in lines if columns and set(line.finished()) == columns and not line.unequal_steps]
+    return equal, next(iter(columns), None)
 
 
-def _strata(common: list[Line]) -> dict[str, list[np.ndarray]]:
-    """For each column that has all of these tasks, its scores over seeds on each."""
-    headings = [h for h in (common[0].cells if common else ()) if all(h in line.finished() for line in common)]
+def _equally_long(line: Line, *headings: str) -> bool:
+    """Whether these columns of a row were all trained to their end, for the same number of steps."""
+    found = [line.finished().get(heading) for heading in headings]
+    return len({cell and cell.steps for cell in found}) == 1 and None not in found
+
+
+def _strata(common: list[Line], by: str | None) -> dict[str, list[np.ndarray]]:
+    """For each column that has all of these tasks, for as many steps as the column `by`, its scores over seeds."""
+    if by is None or not common:
+        return {}
+    headings = [h for h in common[0].cells if all(_equally_long(line, h, by) for line in common)]
     return {heading: [np.array(line.finished()[heading].scores) for line in common] for heading in headings}
 
 
@@ -285,20 +189,31 @@ def _improvement(lines: list[Line]) -> dict[str, Improvement]:
     return out
 
 
-def _differences(table: Table, lines: list[Line]) -> list[Difference]:
+def _differences(table: Table, lines: list[Line], records: Mapping[tuple[str, str], Record]) -> list[Difference]:
     out = []
     for line, columns in itertools.product(lines, table.contrasts):
-        above, below = (line.finished().get(name) for name in columns)
-        if above and below and above.steps == below.steps:
-            gap = stats.difference(np.array(above.scores), np.array(below.scores), np.random.default_rng(0))
-            seeds = (above.seeds, below.seeds)
-            out.append(Difference(line.name, columns, gap.mean, gap.bootstrap, gap.welch, seeds, above.steps))
+        if set(columns) <= set(line.finished()):
+            pair = _to_the_same_step(*(records[line.name, name] for name in columns))
+            if pair is not None:
+                above, below = pair
+                gap = stats.difference(np.array(above.scores), np.array(below.scores), np.random.default_rng(0))
+                seeds = (above.seeds, below.seeds)
+                out.append(Difference(line.name, columns, gap.mean, gap.bootstrap, gap.welch, seeds, above.steps))
     return out
 
 
-def _average(table: Table, headings: Iterable[str], common: list[Line]) -> Line:
+def _to_the_same_step(*records: Record) -> tuple[Measured, ...] | None:
+    """What runs had reached when the shortest of them ended; None if their last evaluations until then are at different
+    steps, unless all are equally long."""
+    until = min(record.done for record in records)
+    if len({record.done for record in records}) > 1 and len({r.scores(until=until).counted() for r in records}) > 1:
+        return None
+    return tuple(found for record in records if (found := measure(record, until=until)))
+
+
+def _average(table: Table, headings: Iterable[str], common: list[Line], by: str | None) -> Line:
     """The Average row. When only some tasks were run, the paper's numbers are averaged over the same tasks."""
-    strata = _strata(common)
+    strata = _strata(common, by)
     printed = _printed_average(table, common)
     cells = {}
     for heading in headings:

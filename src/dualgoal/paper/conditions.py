@@ -20,23 +20,27 @@ def describe(table: Table, records: Iterable[Record]) -> list[str]:
     full = tables.expand(table.name, tasks=table.tasks[:1], reps=[table.columns[0].name])[0].config
     family = families.of_task(table.tasks[0])
     sizes = [
-        ("steps", {f"{r.done:,}" for r in records}, f"{full['steps']:,}"),
-        ("seeds", {str(len(r.seeds)) for r in records}, str(table.seeds)),
-        ("episodes per goal", {str(r.episodes) for r in records}, str(full["episodes"])),
+        ("steps", _numbers(r.done for r in records), f"{full['steps']:,}"),
+        ("seeds", _numbers(len(r.seeds) for r in records), str(table.seeds)),
+        ("episodes per goal", _numbers(r.episodes for r in records), str(full["episodes"])),
     ]
     circumstances = [
-        ("data", {_data(r) for r in records}, family.paper_data),
+        ("data", sorted({_data(r) for r in records}), family.paper_data),
         # Older records have the precision in their configuration only.
-        ("precision", {_known(r, ("hardware", "precision"), ("run", "precision")) for r in records}, "float32"),
-        ("device", {_known(r, ("hardware", "device")) for r in records}, "not stated"),
+        ("precision", sorted({_known(r, ("hardware", "precision"), ("run", "precision")) for r in records}), "float32"),
+        ("device", sorted({_known(r, ("hardware", "device")) for r in records}), "not stated"),
     ]
     if family.simulator:
-        circumstances.append(("MuJoCo", {_known(r, ("versions", "mujoco")) for r in records}, "not stated"))
-    ours = lambda name, values: f"{name}: {', '.join(sorted(values))}"
+        circumstances.append(("MuJoCo", sorted({_known(r, ("versions", "mujoco")) for r in records}), "not stated"))
+    ours = lambda name, values: f"{name}: {', '.join(values)}"
     if table.published:
         return [f"{ours(name, values)} (paper: {paper})" for name, values, paper in sizes + circumstances]
     of_full = [f"{ours(name, values)} (in full: {size})" for name, values, size in sizes]
     return of_full + [ours(name, values) for name, values, _ in circumstances]
+
+
+def _numbers(values: Iterable[int]) -> list[str]:
+    return [f"{value:,}" for value in sorted(set(values))]
 
 
 def _data(record: Record) -> str:

@@ -35,8 +35,8 @@ def _sum(values: Iterable[float | None]) -> float | None:
 def _complete(records: Sequence[Record]) -> list[str]:
     """GPU hours of whole tables, as far as the rate of a column was recorded on any task of its kind: with states, or
     with images."""
-    kind = lambda column, task: (column.rep, column.algo, str(sorted(column.options.items())), is_pixels(task))
-    rates: dict[tuple[str, str, str, bool], float] = {}
+    kind = lambda column, task: (str(tables.without_defaults(column)), is_pixels(task))
+    rates: dict[tuple[str, bool], float] = {}
     for record in records:
         if record.cost.device is not None and record.cost.steps:
             column = tables.get(record.table).column(record.column)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dualgoal.paper import comparison, figures, stats, tables
+from dualgoal.paper.filled import Difference
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.stats import Interval
 
@@ -47,7 +48,7 @@ def find(records: Iterable[Record]) -> list[Effect]:
     return out
 
 
-def _published(table: tables.Table, found: comparison.Difference) -> tuple[float | None, Interval | None]:
+def _published(table: tables.Table, found: Difference) -> tuple[float | None, Interval | None]:
     row = tables.paper().get(table.name, {}).get(found.task, {})
     above, below = (row.get(name) for name in found.columns)
     if above is None or below is None:

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from dualgoal import errors, jsons
+from dualgoal.envs.tasks import is_pixels
 from dualgoal.errors import UserError
 from dualgoal.paper import tables
 
@@ -102,7 +103,7 @@ def load_all(folder: Path, say: Callable[[str], None] = print) -> list[Method]:
 
 # Differences from our protocol ----------------------------------------------------------------------------------------
 
-STEPS = 1_000_000  # of a full row with states, here and in the paper
+FULL = {False: 1_000_000, True: 500_000}  # steps of a full row with states and with images, here and in the paper
 
 
 def differences(method: Method, row: Row) -> list[str]:
@@ -119,7 +120,7 @@ def differences(method: Method, row: Row) -> list[str]:
     if protocol.note:
         words.append(protocol.note)
     steps = row.steps or protocol.steps
-    if steps is not None and steps != STEPS:
+    if steps is not None and steps != FULL[is_pixels(row.task)]:
         words.append(f"trained for {steps:,} steps")
     if method.source.quoted or row.quoted:
         words.append("not read in the authors' own table")

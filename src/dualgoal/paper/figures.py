@@ -16,7 +16,7 @@ import numpy as np
 from dualgoal.errors import UserError
 from dualgoal.files import replacing, write_atomic
 from dualgoal.paper import comparison, stats, tables
-from dualgoal.paper.comparison import NOISY, FilledTable
+from dualgoal.paper.filled import NOISY, FilledTable
 from dualgoal.paper.formats import short
 from dualgoal.paper.row_files import Record
 
@@ -28,7 +28,6 @@ COLOURS = {
     "byol": "#8a4f9e",
     "dual": "#1f6fb4",
 }
-OTHERS = ("#1f6fb4", "#c4622d", "#3f7d4e")
 PER_ROW = 3
 
 
@@ -114,17 +113,18 @@ def _curves(filled: FilledTable, records: Iterable[Record]) -> Any:
     figure = canvas(3.7 * across + 0.3, 2.9 * down + 0.4)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     named: dict[str, Any] = {}
+    colours = COLOURS if set(filled.headings) <= set(COLOURS) else dict(zip(filled.headings, PALETTE, strict=False))
     for axes, task in zip(panels, tasks, strict=False):
-        for i, (column, title) in enumerate(filled.headings.items()):
+        for column, title in filled.headings.items():
             if (task, column) in found:
                 scores = found[task, column].scores()
-                colour = COLOURS.get(column, OTHERS[i % len(OTHERS)])
-                named[title] = _plot(axes, learning_curve(scores.steps, scores.curve()), colour)
+                named[title] = _plot(axes, learning_curve(scores.steps, scores.curve()), colours[column])
         axes.set_title(task, fontsize=9)
     for unused in panels[len(tasks) :]:
         unused.set_visible(False)
     figure.supxlabel("gradient steps", fontsize=9)
-    return _finish(figure, list(panels[: len(tasks)]), named)
+    in_order = {title: named[title] for title in filled.headings.values() if title in named}
+    return _finish(figure, list(panels[: len(tasks)]), in_order)
 
 
 def canvas(width: float, height: float) -> Any:

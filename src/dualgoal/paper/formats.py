@@ -7,7 +7,7 @@ published number says that it lies inside our 95 % interval.
 from collections.abc import Callable
 
 from dualgoal.errors import number_of
-from dualgoal.paper.comparison import Cell, FilledTable, Line, Measured
+from dualgoal.paper.filled import Cell, Difference, FilledTable, Line, Measured
 from dualgoal.paper.tables import Number
 
 NOT_RUN = "not run"
@@ -46,11 +46,11 @@ def notes(filled: FilledTable) -> list[str]:
         above, below = (filled.headings[name] for name in d.columns)
         out.append(
             f"{above} minus {below} on {d.task}: {d.mean:+.1f} points after {d.steps:,} steps, 95 % interval "
-            f"{span(d.bootstrap)} by bootstrap, {span(d.welch)} by Welch, {d.seeds[0]} and {d.seeds[1]} seeds"
+            f"{_both(d)}, {d.seeds[0]} and {d.seeds[1]} seeds"
         )
     out += filled.settings
     out += [
-        f"{line.name}: columns were trained for different numbers of steps and are not compared"
+        f"{line.name}: columns were trained for different numbers of steps, so that none is marked as best"
         for line in filled.lines
         if line.unequal_steps
     ]
@@ -60,6 +60,13 @@ def notes(filled: FilledTable) -> list[str]:
         if (cut := [name for name in line.measured() if name not in line.finished()])
     ]
     return out
+
+
+def _both(d: Difference) -> str:
+    """The two intervals of a difference."""
+    if d.bootstrap is None and min(d.seeds) > 1:
+        return "(the seeds agree, no interval)"
+    return f"{span(d.bootstrap)} by bootstrap, {span(d.welch)} by Welch"
 
 
 def span(interval: tuple[float, float] | None, digits: int = 1) -> str:

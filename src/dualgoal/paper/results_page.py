@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, number_of
 from dualgoal.files import read_bytes, write_atomic
 from dualgoal.paper import (
     claims,
@@ -24,7 +24,7 @@ from dualgoal.paper import (
     row_files,
     tables,
 )
-from dualgoal.paper.comparison import FilledTable
+from dualgoal.paper.filled import FilledTable
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import directory, overview
@@ -84,10 +84,11 @@ def collect(
 ) -> list[Path]:
     """Write a row file for every run in `runs` that fills a cell of a table, of any length and with any seeds.
 
-    A run that fills none, or cannot be read, is named and left out. With `shared_device`, each run is charged its part
-    of the time in which several of them used one device.
+    A run that fills none, or cannot be read, is named and left out, and so is the one with fewer seeds of two runs of
+    one cell and length. With `shared_device`, each run is charged its part of the time in which several of them used
+    one device.
     """
-    written = []
+    kept: dict[Path, Record] = {}  # by the row file
     paths = list(filter(directory.is_run, overview.find(runs)))
     spent = costs.of_runs(paths, shared_device)
     for path in paths:
@@ -97,12 +98,21 @@ def collect(
             say(f"{path}: left out: {error}")
             continue
         evaluated = [record for record in found if record.done]
-        if cost := spent.get(path):
-            evaluated = [replace(record, cost=replace(cost, data=record.cost.data)) for record in evaluated]
-        written += [row_files.save(record, Path(into)) for record in evaluated]
+        if cost := spent.get(path):  # which the noisy goals of the same run did not add to
+            evaluated = [
+                record if tables.get(record.table).noise else replace(record, cost=replace(cost, data=record.cost.data))
+                for record in evaluated
+            ]
+        for record in evaluated:
+            target = row_files.path_of(record, Path(into))
+            first, second = sorted((kept.get(target, record), record), key=lambda r: -len(r.seeds))
+            kept[target] = first
+            if first is not second:
+                seeds = number_of(len(first.seeds), "seed")
+                say(f"{second.source}: left out: {first.source} fills the same cell with {seeds}")
         if not evaluated:
             say(f"{path}: left out: " + ("no evaluation yet" if found else "not a run of the paper's tables"))
-    return written
+    return [row_files.save(record, Path(into)) for record in kept.values()]
 
 
 def cells_of(path: Path) -> list[PlannedRun]:

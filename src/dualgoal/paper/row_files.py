@@ -39,9 +39,9 @@ class Record:
     source: str = ""  # the file or run directory it was read from
     cost: Cost = Cost()
 
-    def scores(self, goal_noise: float = 0.0) -> Scores:
-        """Scores by seed, step and goal, of evaluations with this goal noise."""
-        return scores(self.rows, goal_noise=goal_noise)
+    def scores(self, goal_noise: float = 0.0, until: int | None = None) -> Scores:
+        """Scores by seed, step and goal, of evaluations with this goal noise, up to this step."""
+        return scores(self.rows, goal_noise=goal_noise, until=until)
 
     @property
     def done(self) -> int:
@@ -92,10 +92,14 @@ class Record:
         return dataclasses.replace(found, rows=tuple(rows))
 
 
+def path_of(record: Record, folder: Path) -> Path:
+    """Its row file in a results folder. Runs of different lengths of one cell have different names."""
+    return Path(folder) / record.table / f"{record.task}.{record.column}.{record.steps}.json"
+
+
 def save(record: Record, folder: Path) -> Path:
-    """Write a record, one evaluation row per line so that version control shows what changed. Runs of different lengths
-    of one cell have different names."""
-    target = Path(folder) / record.table / f"{record.task}.{record.column}.{record.steps}.json"
+    """Write a record, one evaluation row per line so that version control shows what changed."""
+    target = path_of(record, folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     content = record.to_json()
     rows = ",\n".join(json.dumps(row, allow_nan=False) for row in content.pop("rows"))

@@ -1,5 +1,6 @@
 """The paper's tables and figures as data, and their expansion into runs (sections 6, 7.1 and 10 of the method). The
-tables `beyond` and `beyond_images` are not the paper's: they have parts that the paper does not (section 14).
+tables `beyond`, `state_aware` and `beyond_images` are not the paper's: they have parts that the paper does not (section
+14).
 
 A table is a list of tasks and a list of columns; a column is a representation, an algorithm and what it changes in the
 preset. Cells of different tables that have the same configuration are filled by one run: fusion/early is
@@ -107,6 +108,16 @@ TABLES: dict[str, Table] = {table.name: table for table in (
         Column("hiql_phi_hiql", "HIQL's φ + HIQL", "hiql_phi", "hiql"),
         Column("dual_hiql", "Dual + HIQL", "dual", "hiql"),
     ), contrasts=(("dual_gciql", "orig_gciql"), ("dual_hiql", "orig_hiql"), ("dual_hiql", "hiql_phi_hiql"))),
+    Table("state_aware", OURS, "A dual that looks at the state, and its controls, with GCIVL on states", STATE_TASKS, (
+        Column("dual", "Dual", "dual", "gcivl"),
+        Column("trained", "Dual, trained by all losses", "dual", "gcivl", {"rep.trained_by": "all"}),
+        Column("scaled", "Dual, scaled", "dual", "gcivl", {"rep.normalize": True}),
+        Column("trained_scaled", "Dual, both", "dual", "gcivl", {"rep.trained_by": "all", "rep.normalize": True}),
+        Column("pair", "Pair dual", "dual_pair", "gcivl"),
+        Column("pair_trained_scaled", "Pair dual, both", "dual_pair", "gcivl",
+               {"rep.trained_by": "all", "rep.normalize": True}),
+    ), contrasts=(("trained", "dual"), ("scaled", "dual"), ("pair", "dual"),
+                  ("pair_trained_scaled", "trained_scaled"))),
     Table("beyond_images", OURS, "Duals that look at the state, and HIQL, on images", PIXEL_TASKS, (
         Column("orig", "Orig + GCIVL", "orig", "gcivl"),
         Column("dual", "Dual + GCIVL", "dual", "gcivl"),
@@ -173,7 +184,10 @@ def expand(
     steps: int | None = None,
     **overrides: Any,
 ) -> list[PlannedRun]:
-    """The runs of a table, task by task; `tasks`, `reps` (or column names), `seeds` and `steps` take a part of it."""
+    """The runs of a table, task by task; `tasks`, `reps`, `seeds` and `steps` take a part of it.
+
+    A word of `reps` that is the name of a column means that column, another one all columns of a representation.
+    """
     table = get(name)
     chosen_tasks = table.tasks if tasks is None else _choose("task", table.known_tasks, tasks)
     known = {c.name for c in table.columns} | {c.rep for c in table.columns}
@@ -181,7 +195,8 @@ def expand(
         if rep not in known:
             problem = errors.unknown(f"representation in {name}", rep, sorted(known))
             raise errors.UserError(f"{problem}; 'dualgoal sweep' compares any others, your own too")
-    columns = [c for c in table.columns if reps is None or c.name in reps or c.rep in reps]
+    whole = set(reps or ()) - {c.name for c in table.columns}  # all columns of these representations
+    columns = [c for c in table.columns if reps is None or c.name in reps or c.rep in whole]
     given: dict[str, Any] = overrides | ({} if steps is None else {"steps": steps})
     given["seeds"] = tuple(range(table.seeds) if seeds is None else seeds)
     return [_planned(table, task, column, given) for task in chosen_tasks for column in columns]
@@ -218,10 +233,11 @@ def _shared(table: Table, task: str, column: Column) -> tuple[str, ...]:
 
 def same_run(a: Column, b: Column) -> bool:
     """Whether two columns, possibly of different tables, ask for the same run on a task they share."""
-    return _without_defaults(a) == _without_defaults(b)
+    return without_defaults(a) == without_defaults(b)
 
 
-def _without_defaults(column: Column) -> tuple[str, str, dict[str, Any]]:
+def without_defaults(column: Column) -> tuple[str, str, dict[str, Any]]:
+    """What a column asks for, which is the same for columns of different tables that ask for the same run."""
     defaults = {"rep.fusion": "early"}  # spelled out in the fusion table, implied elsewhere
     options = {name: value for name, value in column.options.items() if defaults.get(name) != value}
     return column.rep, column.algo, options

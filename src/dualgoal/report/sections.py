@@ -17,8 +17,8 @@ import numpy as np
 from dualgoal.errors import UserError, number_of
 from dualgoal.files import read_bytes
 from dualgoal.paper import formats, stats, tables
-from dualgoal.paper.comparison import Cell, FilledTable
 from dualgoal.paper.figures import Curve, learning_curve
+from dualgoal.paper.filled import Cell, FilledTable
 from dualgoal.paper.tables import Number, PlannedRun
 from dualgoal.report.curves import Named, chart
 from dualgoal.report.distances import is_number
