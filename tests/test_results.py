@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pages
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
-from dualgoal.paper import results_page, row_files, settings, tables
+from dualgoal.paper import comparison, results_page, row_files, settings, tables
 from dualgoal.runs import config
 from run_files import rows, write_run
 
@@ -124,7 +125,48 @@ def test_the_small_experiment_on_hiql_is_that_of_its_file():
     assert all((row["seeds"], row["steps"]) == (3, 10_000) for row in found)
 
 
+def test_the_small_experiment_on_duals_that_look_at_the_state_is_that_of_its_files():
+    page = (pages.ROOT / "results" / "text" / "state_aware.md").read_text()
+    before, found = (
+        json.loads((pages.ROOT / "results" / f"small_{name}.json").read_text()) for name in ("hierarchy", "state_aware")
+    )
+    assert pages.table(page, "at a small size") == list(map(small_row, found))
+    plain = {(row["rep"], row["algo"]): small_row(row)[3] for row in before if not row["options"]}
+    there = f"there Orig has {plain['orig', 'gcivl']} with GCIVL and {plain['orig', 'hiql']} with HIQL, "
+    there += f"HIQL's own {plain['hiql_phi', 'hiql']}, and Dual {plain['dual', 'hiql']} with HIQL"
+    assert there in " ".join(page.split())
+    assert small_row(found[0])[3] == plain["dual", "gcivl"], "the same run, once more"
+
+
 def small_row(row):
     """A row of a small experiment as its table shows it."""
     interval = "none, seeds agree" if row["interval"] is None else "[{:.0f}, {:.0f}]".format(*row["interval"])
     return [row["rep"], row["algo"], row["options"] or "none", f"{row['mean']:.0f} ± {row['std']:.0f}", interval]
+
+
+def test_averages_in_words_are_those_of_the_rows():
+    found = row_files.load_all(pages.ROOT / "results")
+    shown = {
+        (name, line.name, column): cell
+        for name in ("beyond", "state_gcivl")
+        for line in comparison.fill_table(name, found).lines
+        for column, cell in line.finished().items()
+    }
+    three = ("pointmaze-medium-navigate-v0", "antmaze-medium-navigate-v0", "cube-single-play-v0")
+    average = lambda column: round(np.mean([shown["beyond", task, column].mean for task in three]))
+    dual, own, orig = (average(column) for column in ("dual_hiql", "hiql_phi_hiql", "orig_hiql"))
+    text, guide = (
+        " ".join((pages.ROOT / page).read_text().split()) for page in ("results/text/beyond.md", "docs/your_world.md")
+    )
+    assert f"over the three tasks it averages {dual}, HIQL's own {own} and Orig {orig}" in text
+    assert (
+        f"averages {dual} over pointmaze-medium, antmaze-medium and cube-single; `hiql_phi` {own}, `orig` {orig}"
+        in guide
+    )
+    by_kind = {task: ("beyond", task, "dual_hiql") for task in tables.STATE_TASKS if "-navigate-" in task}
+    by_kind |= {task: ("state_gcivl", task, "dual") for task in tables.STATE_TASKS if "-play-" in task}
+    rule = {task: shown[key].mean for task, key in by_kind.items() if key in shown}
+    paper = np.mean([tables.paper()["state_gcivl"][task]["dual"][0] for task in rule])
+    each = [f"{value:.0f}" for value in rule.values()]
+    words = f"({', '.join(each[:-1])} and {each[-1]}, of different lengths) it averages {np.mean([*rule.values()]):.0f}"
+    assert f"{words}, where the paper's Dual + GCIVL has {paper:.0f} on the same five" in text and len(rule) == 5
