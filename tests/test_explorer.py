@@ -1,5 +1,7 @@
 """The distance table against policies whose distances are known, and one trained for a few steps."""
 
+import base64
+import io
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -7,9 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dualgoal.envs import ogbench
+from dualgoal.envs import ogbench, rendering
+from dualgoal.envs.tasks import TASKS
 from dualgoal.errors import UserError
-from dualgoal.report import distances, page, paths
+from dualgoal.report import distances, page, paths, pictures
 from dualgoal.runs.facts import Sizes
 from run_files import FACTS, write_run
 from tiny import tiny_run
@@ -154,10 +157,19 @@ def test_paths_are_walked_in_the_simulator(monkeypatch):
     lambda t: t.update(walls=[["x", 0, 1]]),
     lambda t: t.update(correlation="high"),
     lambda t: t.update(walls=5, profile=7),
+    lambda t: t.update(pictures=None),
+    lambda t: t["pictures"].pop("jpeg"),
+    lambda t: t["pictures"].update(states=[2]),
+    lambda t: t["pictures"].update(columns=0),
+    lambda t: t["pictures"].update(height=1e9),
+    lambda t: t["pictures"].update(jpeg="/9j/);background:url(//host"),
+    lambda t: t["pictures"].update(jpeg="PHN2Zz4="),
+    lambda t: t["pictures"].update(jpeg=5),
 ])  # fmt: skip
 def test_a_foreign_table_is_not_shown(spoil):
     table = {"format": 1, "kind": "maze", "seed": 0, "step": 1, "points": [[0, 0], [1, 1]], "goals": [0], "exact": None,
-             "learned": [[0, 1]], "walls": [[0, 0, 4]], "cell": 4.0}  # fmt: skip
+             "learned": [[0, 1]], "walls": [[0, 0, 4]], "cell": 4.0,
+             "pictures": pictures.side_by_side(np.zeros((2, 8, 8, 3), np.uint8), np.arange(2))}  # fmt: skip
     assert distances.valid(table)
     spoil(table)
     assert not distances.valid(table)
@@ -177,3 +189,58 @@ def test_images_are_shown_by_their_distances_and_in_smaller_numbers(monkeypatch,
     # Shades lie on a line, so the first direction of the embedding orders them.
     along, step = np.array(table["points"])[:, 0], np.array(table["learned"])[:, table["goals"][0]]
     assert distances.valid(table) and np.ptp(along) > 0 and step[0] == 0
+    seen = cut(table["pictures"])
+    assert len(seen) == 160 and seen[0].shape == (64, 64, 3)
+    far = np.array(table["learned"])[0, table["pictures"]["states"]]
+    shades = np.abs(seen.mean(axis=(1, 2, 3)) - seen[0].mean())  # the first picture is the first goal's
+    np.testing.assert_allclose(shades, far, atol=3)
+
+
+def cut(found):
+    """The pictures in a sheet, as a page cuts them."""
+    from matplotlib.image import imread
+
+    sheet = imread(io.BytesIO(base64.b64decode(found["jpeg"])), format="jpeg")
+    high, wide, columns = found["height"], found["width"], found["columns"]
+    places = [divmod(slot, columns) for slot in range(len(found["states"]))]
+    return np.stack([sheet[y * high : (y + 1) * high, x * wide : (x + 1) * wide] for y, x in places]).astype(float)
+
+
+@pytest.mark.parametrize(("task", "moved"), [("puzzle-3x3-play-v0", "button_states"), ("cube-single-play-v0", "qpos")])
+def test_states_of_an_arm_are_drawn_from_the_simulator_s_states(monkeypatch, tmp_path, task, moved):
+    """Rows that differ in the simulator alone give pictures that differ; without its states there are none."""
+    if rendering.missing().keys() >= {"egl", "osmesa"}:
+        pytest.skip("no headless rendering on this machine")
+    env = ogbench.SeededEnv(task)
+    env.reset(seed=0, task_id=1)
+    rows = 6
+    states = {"qpos": np.tile(env.raw.data.qpos, (rows, 1))}
+    if moved == "button_states":
+        states[moved] = np.tile(np.arange(rows)[:, None] % 2, (1, 9))
+    else:
+        states[moved][1::2, 14] += 0.1  # the cube, ten centimetres away from the robot
+    env.close()
+    file = tmp_path / f"{task}.npz"
+    width = TASKS[task].observation_shape[0]
+    rest = {"observations": np.arange(rows)[:, None] * np.ones(width), "actions": np.zeros((rows, 5))}
+    np.savez(file, **rest, terminals=np.arange(rows) == rows - 1, **states)
+    use(monkeypatch, Known(task, (width,), lambda o, g: abs(float(o[0] - g[0])), file))
+    table = distances.explore(tmp_path, goals=2)
+    assert distances.valid(table) and table["pictures"]["states"][:2] == table["goals"]
+    seen, even = cut(table["pictures"]), np.array(table["pictures"]["states"]) % 2 == 0
+    gap = lambda a, b: np.abs(a[:, None] - b[None]).mean(axis=(2, 3, 4))
+    assert 3 * gap(seen[even], seen[even]).max() < gap(seen[even], seen[~even]).min()
+    for wrong in ({}, {"qpos": states["qpos"][:, 1:]}):
+        np.savez(file, **rest, terminals=np.arange(rows) == rows - 1, **wrong)
+        assert "pictures" not in distances.explore(tmp_path, goals=2)
+
+
+@pytest.mark.parametrize(("shape", "becomes"), [
+    ((64, 64, 3), (64, 64)), ((96, 200, 1), (32, 66)), ((300, 2, 4), (75, 1)), ((84, 84, 9), (84, 84)),
+])  # fmt: skip
+def test_pictures_of_images_of_any_shape_are_small_and_coloured(shape, becomes):
+    images = np.random.default_rng(0).integers(0, 256, (5, *shape), dtype=np.uint8)
+    small = pictures.of_images(images)
+    assert small.shape == (5, *becomes, 3) and small.dtype == np.uint8
+    if shape == (84, 84, 9):
+        np.testing.assert_array_equal(small, images[..., 6:])  # the newest of three frames

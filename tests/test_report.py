@@ -17,11 +17,13 @@ from dualgoal.errors import UserError
 from dualgoal.paper import settings as presets
 from dualgoal.report import distances as explorer
 from dualgoal.report import page as report
+from dualgoal.report.pictures import side_by_side
 from dualgoal.runs.rows import EvalRow
 from dualgoal.theory import pictures
 from run_files import write_run
 
 TASK = "pointmaze-medium-navigate-v0"
+PICTURED = [*range(0, 36, 4), 1, 2, 3, 5, 39, 21, 22]  # the goals, and some other states of forty
 HOSTILE = "<script>alert('x')</script>\"&amp;"
 
 
@@ -44,6 +46,12 @@ def with_paths(table):
     walk = lambda i, j, goal: [-300 if j == 1 else 10 + i, *table["points"][starts[j]], *table["points"][goal]]
     paths = [[walk(i, j, goal) for j in range(3)] for i, goal in enumerate(table["goals"])]
     return table | {"starts": starts, "paths": paths}
+
+
+def with_pictures(table, shown):
+    """The same table with grey pictures of these states, the later the lighter."""
+    grey = (6 * np.asarray(shown, np.uint8))[:, None, None, None] * np.ones((1, 16, 24, 3), np.uint8)
+    return table | {"pictures": side_by_side(grey, np.asarray(shown))}
 
 
 def make_run(path, rep="dual", success=(0.5, 0.9), table=True, steps=1000, **options):
@@ -70,6 +78,7 @@ def page_file(tmp_path_factory):
     runs = [make_run(folder / "a"), make_run(folder / "b", "orig", (0.1, 0.3))]
     (runs[0] / "videos" / "step-000001000-seed-0-task-1.mp4").write_bytes(b"not really a film")
     (runs[0] / "videos" / "step-000001000-seed-0-task-1.jpg").write_bytes(b"its first frame")
+    (runs[0] / "distances.json").write_text(json.dumps(with_pictures(distances(), PICTURED)))
     (runs[1] / "distances.json").write_text(json.dumps(with_paths(distances())))
     make_run(folder / "d", table=False, steps=500)
     (folder / "c").mkdir()
@@ -114,7 +123,7 @@ def test_the_page_needs_nothing_from_outside(page_file):
     assert not re.search(r"""(?:src|href)=["'](?!#)""", without_data)
     assert "http://" not in without_data.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
     assert (
-        not re.search(r"url\((?!#)", page)
+        not re.search(r"url\((?!#|data:image/jpeg;)", page)
         and "@import" not in page
         and "default-src 'none'" in page.replace("&#x27;", "'")
     )
@@ -330,6 +339,29 @@ def test_the_explorer_works_by_keyboard(page):
     assert page.run(f"{slider}.value") == "8" and "Goal 9 of 9" in page.run(f"{slider}.getAttribute('aria-valuetext')")
     page.run(f"{slider}.focus(); {slider}.value = 2; {slider}.dispatchEvent(new Event('input'))")
     assert "Goal 3 of 9" in page.run("document.querySelector('#explorer-0 .said').textContent")
+
+
+@needs_browser
+def test_the_states_nearest_to_a_goal_are_shown(page):
+    """Which part of the one file each place shows, and what is written under it."""
+    page.run("document.querySelector('#explorer-0 svg.pick').focus()")
+    page.key("Home")
+    shown = page.run("""[...document.querySelectorAll('#explorer-0 .picture')].map((one) => {
+        const { backgroundPosition, backgroundSize, visibility } = getComputedStyle(one.querySelector('i'));
+        return [backgroundPosition, backgroundSize, visibility, one.querySelector('span').textContent] })""")
+    slots = []
+    for position, size, visible, _ in shown:
+        assert size == "400% 400%" and visible == "visible"  # sixteen pictures
+        x, y = (float(part.removesuffix("%")) / 100 * 3 for part in position.split())
+        slots.append(round(y) * 4 + round(x))
+    learned, table = distances()["learned"][0], distances()
+    states = [PICTURED[slot] for slot in slots]
+    assert states[0] == table["goals"][0] == 0 and shown[0][3] == ""
+    others = sorted((s for s in PICTURED if s != 0), key=lambda s: (learned[s], PICTURED.index(s)))
+    assert states[1:7] == others[:6] == [1, 39, 2, 3, 4, 5] and states[7:] == others[-6:]
+    assert [words for *_, words in shown[1:3]] == ["3.1 steps", "3.1 steps"]
+    assert page.run("document.querySelectorAll('#explorer-0 .picture i:not([aria-label])').length") == 0
+    assert page.run("document.querySelectorAll('#explorer-1 .picture').length") == 0
 
 
 @needs_browser

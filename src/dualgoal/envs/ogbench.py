@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from dualgoal.envs import rendering, tasks
 from dualgoal.envs.mazes import Maze
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.envs.versions import Quality
+from dualgoal.envs.versions import QUICK, Quality
 from dualgoal.errors import UserError, unknown
 
 rendering.choose()  # before MuJoCo and dm_control are imported, which read the choice only once
@@ -188,6 +189,27 @@ def state_of(env: Any) -> np.ndarray:
         return env.compute_observation()
     finally:
         env._ob_type = kind
+
+
+def draw(task: str, states: Mapping[str, np.ndarray], side: int) -> np.ndarray:
+    """The scenes of states of the simulator, (N, side, side, 3), as the task of images shows them."""
+    visual = f"visual-{tasks.plain(task).removeprefix('visual-')}"
+    env = build(visual, quality=QUICK, width=side, height=side)
+    try:
+        give_generator(env, np.random.default_rng(0))
+        env.reset(options={"task_id": 1})
+        buttons = getattr(env, "_num_buttons", 0)
+        takes = {"qpos": env.model.nq} | ({"button_states": buttons} if buttons else {})
+        for name, size in takes.items():
+            if name not in states or states[name].shape[1:] != (size,):
+                raise UserError(f"'{task}' is drawn from '{name}' with {size} numbers per row")
+        drawn = []
+        for row in zip(*(states[name] for name in takes), strict=True):
+            env.set_state(row[0].astype(float), np.zeros(env.model.nv), *row[1:])
+            drawn.append(env.compute_observation())
+        return np.stack(drawn)
+    finally:
+        _close_renderer(env)
 
 
 _with_renderer: weakref.WeakSet = weakref.WeakSet()

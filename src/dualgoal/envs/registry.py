@@ -4,6 +4,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from dualgoal.envs import own_maze, tasks
 from dualgoal.envs.mazes import Maze
 from dualgoal.envs.own_maze import MazeMap
@@ -47,6 +49,14 @@ def maze(task: str | None, own: MazeMap | None) -> Maze | None:
     from dualgoal.envs import ogbench
 
     return ogbench.maze(task)
+
+
+def draw(task: str, states: Mapping[str, np.ndarray], side: int) -> np.ndarray:
+    """The scenes of recorded states of an arm's task, (N, side, side, 3), as its task of images shows them. `states`
+    has arrays of the simulator, by the names that datasets give them."""
+    from dualgoal.envs import ogbench
+
+    return ogbench.draw(task, states, side)
 
 
 def exists(task: str) -> bool:

@@ -3,13 +3,14 @@
 The dual representation of a goal is its distances from all states (section 1.3 of the method), so this table shows it
 to a reader who points at a goal. In mazes states are drawn at their coordinates, and exact shortest paths are there to
 compare with. Where a goal has two coordinates of its own, states are drawn at those of the goal that they attain;
-elsewhere by the two principal components of their distances to the goals.
+elsewhere by the two principal components of their distances to the goals. Where there are pictures of states, the page
+shows which of them are near to the goal and which are far from it.
 """
 
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from dualgoal.envs import registry, tasks
 from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.paper import stats
-from dualgoal.report import paths
+from dualgoal.report import paths, pictures
 from dualgoal.runs import directory
 
 FORMAT = 1
@@ -39,6 +40,15 @@ class UnusableData(UserError):
     """No states can be taken from the dataset that was asked for."""
 
 
+class Sampled(NamedTuple):
+    """States to show, the goals they attain, and where they come from if that is a file."""
+
+    observations: np.ndarray
+    targets: np.ndarray
+    file: str | None = None
+    rows: np.ndarray | None = None
+
+
 def explore(path: str | Path, *, data: str | Path | None = None, states: int = STATES, goals: int = GOALS) -> Table:
     """Distances at a run's newest checkpoint as plain values, with coordinates and, in mazes, exact distances."""
     from dualgoal.runs.policy import load
@@ -50,7 +60,8 @@ def explore(path: str | Path, *, data: str | Path | None = None, states: int = S
     family = tasks.family(policy.run.task)
     maze = _maze(policy) if family in tasks.MAZES and not policy.facts.sizes.pixels else None
     rng = np.random.default_rng(0)
-    observations, targets = _observations(policy, path, data, maze, states, rng)
+    sampled = _sample(policy, path, data, maze, states, rng)
+    observations, targets = sampled.observations, sampled.targets
     chosen = _spread(observations[:, :2], goals) if maze else rng.permutation(len(observations))[:goals]
     learned = _learned(policy, observations, targets[chosen])
     kind = "maze" if maze else "goals" if policy.facts.sizes.goal_shape == (2,) else "embedding"
@@ -58,7 +69,7 @@ def explore(path: str | Path, *, data: str | Path | None = None, states: int = S
     points = embedding(learned) if points is None else points
     exact = _exact(maze, points, chosen) if maze and family in WALKING else None
     table = _table(policy, kind, points, chosen, learned, exact, maze)
-    return table | _paths(policy, points, chosen) if maze else table
+    return table | (_paths(policy, points, chosen) if maze else _pictures(policy, sampled, chosen))
 
 
 def _learned(policy: Any, observations: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -95,6 +106,18 @@ def _paths(policy: Any, points: np.ndarray, chosen: np.ndarray) -> Table:
         return {}
     starts = chosen[: paths.STARTS]
     return {"starts": [int(s) for s in starts], "paths": paths.walk(policy, points[starts], points[chosen])}
+
+
+def _pictures(policy: Any, sampled: Sampled, chosen: np.ndarray) -> Table:
+    """Pictures of the goals and of some other states, where there are any."""
+    others = np.setdiff1d(np.arange(len(sampled.observations)), chosen)
+    shown = np.concatenate([chosen, others])[: pictures.COUNT]
+    images = None
+    if policy.facts.sizes.pixels:
+        images = pictures.of_images(sampled.observations[shown])
+    elif sampled.file is not None and sampled.rows is not None:
+        images = pictures.of_scenes(policy.run.task, sampled.file, sampled.rows[shown])
+    return {} if images is None else {"pictures": pictures.side_by_side(images, shown)}
 
 
 def sentence(table: Table, task: str, label: str) -> str | None:
@@ -143,9 +166,9 @@ def embedding(learned: np.ndarray) -> np.ndarray:
     return points if points.shape[1] == 2 else np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
 
 
-def _observations(
+def _sample(
     policy: Any, path: Path, data: str | Path | None, maze: Any, count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Sampled:
     """States to show, and the goals they attain: rows of `data`, else of the run's dataset, spread evenly in mazes;
     without either a grid, if a state is a place and a goal is a state."""
     problem, place = None, policy.facts.dataset.file if data is None else data
@@ -159,13 +182,11 @@ def _observations(
     sizes = policy.facts.sizes
     if maze is not None and sizes.observation_shape == (2,) and not sizes.goal_shape:
         places = _grid(maze, count)
-        return places, places
+        return Sampled(places, places)
     raise problem or UserError(f"{path}: the states to show come from the dataset, which is not recorded; give --data")
 
 
-def _from_data(
-    place: str | Path, policy: Any, maze: Any, count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _from_data(place: str | Path, policy: Any, maze: Any, count: int, rng: np.random.Generator) -> Sampled:
     from dualgoal.data.dataset import load
 
     dataset = load(place, policy.run.task)
@@ -173,7 +194,8 @@ def _from_data(
     rows = np.sort(rng.choice(dataset.rows, size=min(dataset.rows, 10 * count if maze else count), replace=False))
     if maze:
         rows = rows[_spread(np.asarray(dataset.observations[rows])[:, :2], count)]
-    return np.asarray(dataset.observations[rows]), np.asarray(dataset.attained[rows])
+    file = dataset.provenance["file"]
+    return Sampled(np.asarray(dataset.observations[rows]), np.asarray(dataset.attained[rows]), file, rows)
 
 
 def _grid(maze: Any, count: int) -> np.ndarray:
@@ -257,6 +279,7 @@ def valid(table: Any) -> bool:
         and _matrix(table.get("profile", []), (None, 4))
         and _numbers([table.get("correlation")])
         and _valid_paths(table, len(points), len(goals))
+        and ("pictures" not in table or pictures.valid(table["pictures"], len(points)))
     )
 
 

@@ -9,6 +9,8 @@ const ticks = (end) => {
 };
 const tidy = (value) => (Math.abs(value) >= 10 ? Math.round(value).toLocaleString("en") : value.toFixed(1));
 
+const NEIGHBOURS = 6;  // pictures of the nearest states, and as many of the farthest
+
 class Explorer {
   constructor(section, table) {
     this.table = table;
@@ -29,6 +31,7 @@ class Explorer {
       this.addScatter(holder, far, end);
     }
     this.addPickers(section);
+    if (table.pictures) this.addPictures(holder);
     this.choose(this.walks ? this.longest() : 0);
   }
 
@@ -137,6 +140,47 @@ class Explorer {
     this.said = make(section, "p", { class: "said", role: "status", "aria-live": "polite" });
   }
 
+  // The goal, and the pictured states that the run takes to be nearest to it and farthest from it.
+  addPictures(holder) {
+    const { jpeg, width, height, columns } = this.table.pictures;
+    const file = `url(data:image/jpeg;base64,${jpeg})`, lines = Math.ceil(this.table.pictures.states.length / columns);
+    const beside = make(holder, "div", { class: "pictures" });
+    const group = (caption, count) => {
+      const figure = make(beside, "figure");
+      make(figure, "figcaption", {}, caption);
+      const row = make(figure, "div", { class: count > 1 ? "row" : "row large" });
+      return Array.from({ length: count }, () => {
+        const one = make(row, "div", { class: "picture" });
+        const image = make(one, "i", { role: "img" });
+        image.style.cssText = `background-image:${file};background-size:${columns * 100}% ${lines * 100}%;aspect-ratio:${width}/${height}`;
+        return { image, words: make(one, "span") };
+      });
+    };
+    this.shown = { goal: group("Goal", 1), near: group("Nearest states", NEIGHBOURS), far: group("Farthest states", NEIGHBOURS) };
+  }
+
+  showPictures(index) {
+    const { states, columns } = this.table.pictures, lines = Math.ceil(states.length / columns);
+    const row = this.table.learned[index], goal = this.table.goals[index];
+    const show = ({ image, words }, slot, text) => {
+      const share = (place, count) => (count > 1 ? (100 * place) / (count - 1) : 0);
+      image.style.backgroundPosition = `${share(slot % columns, columns)}% ${share(Math.floor(slot / columns), lines)}%`;
+      image.style.visibility = words.style.visibility = slot < 0 ? "hidden" : "visible";
+      image.setAttribute("aria-label", slot < 0 ? "" : `State, ${text}`);
+      words.textContent = text;
+    };
+    const order = states.map((_, slot) => slot).filter((slot) => states[slot] !== goal && row[states[slot]] !== null);
+    order.sort((a, b) => row[states[a]] - row[states[b]]);
+    const fill = (places, slots) => places.forEach((place, i) => {
+      const slot = i < slots.length ? slots[i] : -1;
+      show(place, slot, slot < 0 ? "" : `${tidy(row[states[slot]])} steps`);
+    });
+    show(this.shown.goal[0], states.indexOf(goal), "");
+    this.shown.goal[0].image.setAttribute("aria-label", "The goal");
+    fill(this.shown.near, order.slice(0, NEIGHBOURS));
+    fill(this.shown.far, order.slice(NEIGHBOURS).slice(-NEIGHBOURS));
+  }
+
   listen(svg) {
     const at = (event) => {
       const box = svg.getBoundingClientRect();
@@ -201,6 +245,7 @@ class Explorer {
       panel.svg.setAttribute("aria-label", `${panel.label}. ${words}`);
     }
     if (this.scatter) this.moveScatter(index);
+    if (this.shown) this.showPictures(index);
     if (this.walks) this.walk();
     this.said.textContent = words;
     this.slider.setAttribute("aria-valuetext", words);

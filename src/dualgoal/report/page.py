@@ -33,8 +33,9 @@ HOW_TO_PLAY = (
 HOW_TO_EXPLORE = (
     "Choose a goal by pointing at a place, with the slider or with the arrow keys. The colour of every sampled state "
     "is its learned temporal distance to that goal: the number of steps that the run estimates it takes. All these "
-    "distances together are the goal's dual representation. Where a path is drawn, click on a start and then on a "
-    "goal to see where the policy walks."
+    "distances together are the goal's dual representation. Where states can be drawn, pictures beside the map show "
+    "the goal, and which states the run takes to be nearest to it and which farthest from it. Where a path is drawn, "
+    "click on a start and then on a goal to see where the policy walks."
 )
 
 

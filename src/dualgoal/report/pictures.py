@@ -1,0 +1,85 @@
+"""Pictures of states for the distance explorer: what a run reads if that is an image, else the scene of one of
+OGBench's arms, drawn from the simulator's state where the data hold it and this machine can draw.
+
+All pictures of a run lie side by side in one JPEG file, so that a page holds a single one.
+"""
+
+import base64
+import io
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualgoal.data import npz
+from dualgoal.envs import registry, tasks
+from dualgoal.errors import UserError
+
+SIDE = 96  # pixels of the longer side, at most
+COUNT = 160  # pictures of one run, at most
+LIMIT = 8 << 20  # characters of the file in base64
+START = base64.b64encode(b"\xff\xd8\xff").decode()  # of every JPEG file
+
+Pictures = dict[str, Any]
+
+
+def of_images(images: np.ndarray) -> np.ndarray:
+    """Observations that are images, (N, H, W, C) bytes, in three colours and small; of stacked frames the last."""
+    channels = images.shape[-1]
+    if channels % 3 == 0:
+        return _smaller(images[..., -3:])
+    return _smaller(images[..., :3] if channels > 3 else np.repeat(images[..., :1], 3, axis=-1))
+
+
+def of_scenes(task: str, file: str | Path, rows: np.ndarray) -> np.ndarray | None:
+    """The scenes in which these rows of a file were recorded; None where they cannot be drawn."""
+    if tasks.family(task) not in tasks.MANIPULATION:
+        return None
+    try:
+        with npz.Archive(Path(file)) as archive:
+            there = [key for key in ("qpos", "button_states") if key in archive.members]
+            states: dict[str, np.ndarray] = {key: archive.read(key)[rows] for key in there}
+        return registry.draw(task, states, SIDE)
+    except (UserError, IndexError):
+        return None
+
+
+def _smaller(images: np.ndarray) -> np.ndarray:
+    """Images whose longer side has at most `SIDE` pixels, each the mean over a square of pixels."""
+    count, height, width, channels = images.shape
+    by = math.ceil(max(height, width) / SIDE)
+    down, across = min(by, height), min(by, width)
+    cut = images[:, : height - height % down, : width - width % across]
+    squares = cut.reshape(count, height // down, down, width // across, across, channels)
+    return squares.mean(axis=(2, 4)).round().astype(np.uint8)
+
+
+def side_by_side(images: np.ndarray, states: np.ndarray) -> Pictures:
+    """Pictures (N, H, W, 3) of the states with these indices as one file, row by row."""
+    from matplotlib.image import imsave
+
+    count, height, width, _ = images.shape
+    columns = math.ceil(math.sqrt(count))
+    lines = math.ceil(count / columns)
+    places = np.zeros((lines * columns, height, width, 3), np.uint8)
+    places[:count] = images
+    whole = places.reshape(lines, columns, height, width, 3).swapaxes(1, 2)
+    file = io.BytesIO()
+    imsave(file, whole.reshape(lines * height, columns * width, 3), format="jpeg", pil_kwargs={"quality": 85})
+    content = base64.b64encode(file.getvalue()).decode()
+    return {"states": states.tolist(), "columns": columns, "height": height, "width": width, "jpeg": content}
+
+
+def valid(found: Any, states: int) -> bool:
+    """Whether these are pictures that a page can show, of some of so many states; a file may hold anything."""
+    if not isinstance(found, dict) or set(found) != {"states", "columns", "height", "width", "jpeg"}:
+        return False
+    whole = lambda n, least, end: isinstance(n, int) and not isinstance(n, bool) and least <= n < end
+    sizes = all(whole(found[key], 1, 4097) for key in ("columns", "height", "width"))
+    shown, content = found["states"], found["jpeg"]
+    if not sizes or not isinstance(shown, list) or not all(whole(n, 0, states) for n in shown):
+        return False
+    text = isinstance(content, str) and len(content) <= LIMIT and content.startswith(START)
+    return text and re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", content) is not None
