@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calls import configured
+from dualgoal import jsons
 from dualgoal.algos import ALGOS, GCIVL, NoAlgorithm
 from dualgoal.errors import UserError
+from dualgoal.interface import Stream
 from dualgoal.paper.settings import preset
 from dualgoal.reps import REPS, Dual
-from dualgoal.runs import config
+from dualgoal.runs import config, training
 from dualgoal.runs.config import Run, differences, from_dict, to_dict
+from dualgoal.streams import VALUE_GOALS, GoalMix
 from tiny import TASK
 
 RUN = Run("cube-single-play-v0", Dual(dim=64, hidden=(32, 16)), GCIVL(alpha=3.0), seeds=(0, 7), steps=1000)
@@ -131,3 +135,48 @@ def test_evaluation_steps():
     assert dataclasses.replace(RUN, steps=10, eval_every=0).eval_steps == (10,)
     assert dataclasses.replace(RUN, steps=10, episodes=0).eval_steps == ()
     assert dataclasses.replace(RUN, algo=NoAlgorithm()).eval_steps == ()
+
+
+# Options that a file would not bring back -----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnEnd(GoalMix):
+    """Goals of its own under the fields of another class."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Odd(GCIVL):
+    """Options of kinds that Python has and JSON has not."""
+
+    pair: tuple[int, float] = (3, 0.5)
+    where: Any = None
+    stream: Stream = VALUE_GOALS
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rep": Dual(goals=OwnEnd(0.2, 0.5, 0.0, 0.3))}, r"rep.goals \(OwnEnd\) would come back .* as something else"),
+        ({"algo": Odd()}, "config.json would not be read again: algo.stream is .*; expected Stream"),
+        ({"algo": Odd(where={1, 2})}, r"option where is \{1, 2\}, which JSON cannot hold"),
+    ],
+)
+def test_what_a_file_would_not_bring_back_is_not_trained(change, words, tmp_path):
+    run = dataclasses.replace(RUN, **change)
+    with pytest.raises(UserError, match=words):
+        training.train(run, tmp_path / "run", data_path=tmp_path)
+    assert not (tmp_path / "run").exists()
+
+
+def test_tuples_of_several_kinds_survive_json():
+    @dataclasses.dataclass(frozen=True)
+    class Both:
+        pair: tuple[int, float] = (3, 0.5)
+        many: tuple[float, ...] = (1.0,)
+
+    assert jsons.typed({"pair": [4, 0.25], "many": [1, 2.5, 3]}, Both, "") == Both((4, 0.25), (1.0, 2.5, 3.0))
+    for pair in ([4], [4, 0.25, 1], [0.5, 4]):
+        with pytest.raises(UserError, match="pair is "):
+            jsons.typed({"pair": pair, "many": [1]}, Both, "")
+    config.require_recordable(RUN)

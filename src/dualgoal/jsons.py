@@ -264,7 +264,9 @@ def typed(value: Any, kind: Any, where: str, make: Make | None = None) -> Any:
     if origin is dict and isinstance(value, dict):
         return {key: typed(entry, args[1], f"{where}.{key}", make) for key, entry in value.items()}
     if origin is tuple and isinstance(value, list | tuple):
-        return tuple(typed(entry, args[0], where, make) for entry in value)
+        kinds = (args[0],) * len(value) if args[1:] == (...,) else args
+        if len(value) == len(kinds):
+            return tuple(typed(entry, one, where, make) for entry, one in zip(value, kinds, strict=True))
     if kind is float and (whole or isinstance(value, float)):
         return float(value)
     if kind is int and (whole or (isinstance(value, float) and value.is_integer())):  # 1e6 in a TOML file

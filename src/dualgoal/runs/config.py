@@ -24,6 +24,7 @@ Precision = machine.PrecisionOption
 ReachedBy = Literal["row", "state"]
 
 MOST_STOPS = 1_000_000
+RECORDABLE = "options are numbers, texts, tuples, parts, and dataclasses of exactly the class that the field declares"
 
 # Fields that decide how often something is written, not what is computed.
 INERT = frozenset({"save_every"})
@@ -172,7 +173,7 @@ def _digest(values: Mapping[str, Any], without: frozenset[str]) -> str:
 
 def to_dict(run: Any) -> dict[str, Any]:
     """The fields of a run, or of any dataclass in it, as plain JSON values; a part becomes its name and its options."""
-    return {f.name: _plain(getattr(run, f.name)) for f in dataclasses.fields(run) if f.init}
+    return {f.name: _plain(getattr(run, f.name), f.name) for f in dataclasses.fields(run) if f.init}
 
 
 def from_dict(values: Any) -> Run:
@@ -182,6 +183,33 @@ def from_dict(values: Any) -> Run:
     rest = {k: v for k, v in values.items() if k not in ("rep", "algo")}
     parts = {kind: _part_from_dict(kind, values.get(kind), kind) for kind in registry.BASES}
     return _build(Run, rest | parts, where="run")
+
+
+def require_recordable(run: Run) -> None:
+    """Refuse a run that its own configuration would not bring back: an option of a kind that JSON does not have, or a
+    subclass where a file would say only the fields of the class that the option is declared with."""
+    try:
+        back = from_dict(to_dict(run))
+    except UserError as problem:
+        raise UserError(f"config.json would not be read again: {problem}; {RECORDABLE}") from problem
+    if lost := _lost(run, back, ""):
+        raise UserError(f"{lost} would come back from config.json as something else; {RECORDABLE}")
+
+
+def _lost(value: Any, back: Any, where: str) -> str | None:
+    """The first field that is not the same after a way through a file; sequences may change their kind."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if type(back) is not type(value):
+            return f"{where} ({type(value).__name__})"
+        names = [f.name for f in dataclasses.fields(value) if f.init]
+        pairs = [(getattr(value, n), getattr(back, n), f"{where}.{n}".lstrip(".")) for n in names]
+    elif isinstance(value, tuple | list):
+        if not isinstance(back, tuple | list) or len(back) != len(value):
+            return where
+        pairs = [(one, other, where) for one, other in zip(value, back, strict=True)]
+    else:
+        return None if value == back else where
+    return next(filter(None, (_lost(*pair) for pair in pairs)), None)
 
 
 def from_options(values: dict[str, Any], options: Mapping[str, Any]) -> Run:
@@ -247,7 +275,7 @@ def _make(values: dict[str, Any], cls: Any, where: str) -> Any:
     return _build(cls, values, where) if kind is None else _part_from_dict(kind, values, where)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, name: str) -> Any:
     if (kind := _kind_of(type(value))) is not None:
         options = to_dict(value)
         if "name" in options:  # where the part's own name is written
@@ -256,12 +284,12 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return to_dict(value)
     if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
+        return [_plain(v, name) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, numbers.Integral | numbers.Real):  # NumPy's
         return int(value) if isinstance(value, numbers.Integral) else float(value)
-    raise UserError(f"option value {value!r} cannot be written as JSON")
+    raise UserError(f"option {name} is {value!r}, which JSON cannot hold")
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dualgoal.errors import UserError, check_range
 from dualgoal.files import cache_folder
 from dualgoal.loop import TrainingLoop
 from dualgoal.runs import continuing, directory, memory, policy, resume, trackers, world
-from dualgoal.runs.config import Run, differences
+from dualgoal.runs.config import Run, differences, require_recordable
 from dualgoal.runs.evaluation import Plan, WorkerEvaluator, require_sensible
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
 from dualgoal.runs.interruption import Interruption
@@ -63,7 +63,8 @@ def train(
     machine.a_device_per_core()
     machine.keep_compiled(cache_folder() / "compiled")
     run = continuing.absolute(run)
-    check_pair(run.rep, run.algo, run.frozen_rep is not None)  # before any data is downloaded or made
+    require_recordable(run)  # this and what follows before any data are downloaded or made
+    check_pair(run.rep, run.algo, run.frozen_rep is not None)
     if evaluator is None and env is None:
         check_evaluation(run)
     warn: Say = progress.Display().say if quiet else lambda text: print(text, flush=True)
