@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from own_data import fly
 
 import dualgoal
-from dualgoal.interface import Encoded, Representation, Routes, Spec
+from dualgoal.interface import Encoded, Representation, Routes, Size, Spec
 from dualgoal.sampler import to_device
 
 
@@ -28,7 +28,7 @@ class Places(eqx.Module):
 class Landmarks(Representation):
     """Distances to random places, which are the same for all goals."""
 
-    dim: int = 64
+    dim: Size = 64
     """Number of landmarks."""
     spread: float = 3.0
     """Standard deviation of their coordinates."""

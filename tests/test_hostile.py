@@ -170,7 +170,7 @@ def test_an_export_replaces_nothing_but_an_export(copy, tmp_path, name):
         ("step", "x", "step is "),
         ("facts.sizes.observation_shape", [2**63], "no sizes of a problem"),
         ("facts.sizes.observation_shape", [-1], "no sizes of a problem"),
-        ("run.algo.hidden", [], "hidden is empty"),
+        ("run.algo.hidden", [], r"hidden is \(\)"),
     ],
 )
 def test_an_export_with_other_facts_is_one_line(run, tmp_path, field, value, problem):
@@ -204,8 +204,8 @@ def test_runs_shows_a_run_with_an_odd_configuration(copy, change):
         ("--algo.expectile nan", "expectile is nan"),
         ("--algo.alpha -1", "alpha is -1.0"),
         ("--algo.alpha nan", "alpha is nan"),
-        ("--rep.hidden 0", "hidden is 0"),
-        ("--rep.hidden -1", "hidden is -1"),
+        ("--rep.hidden 0", "hidden is (0,)"),
+        ("--rep.hidden -1", "hidden is (-1,)"),
         ("--rep.dim 0", "dim is 0"),
         ("--rep.dim 99999999999", "dim is 99999999999"),
         ("--goal-noise nan", "goal_noise is nan"),

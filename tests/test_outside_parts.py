@@ -18,19 +18,26 @@ import small
 import tiny
 from dualgoal import registry
 from dualgoal.agent import Agent
-from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL, HIQL, NoAlgorithm
+from dualgoal.algos import CRL, DQN, GCBC, GCIQL, GCIVL, HIQL, TRL, NoAlgorithm
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
 from dualgoal.interface import Encoded, Expectile, Goal, Representation, Role, Routes, Spec
 from dualgoal.loop import TrainingLoop
-from dualgoal.options import check_options
-from dualgoal.reps import Dual
+from dualgoal.nets.heads import Embedding
+from dualgoal.options import Size, Sizes, check_options
+from dualgoal.reps import VIB, Dual
 from dualgoal.runs import config, policy
-from dualgoal.streams import ACTOR_GOALS, Waypoint
+from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Between, GoalStream, Waypoint, Window
 
 FOLDER = str(Path(__file__).parent / "outside")
 IMAGE = small.IMAGE
 SPEC = Spec((3,), 2, discount=0.9, batch_size=4)
+
+
+@dataclass  # not frozen, so that it has no hash
+class Loose(GoalStream):
+    def rows(self, data, at, bits, discount, towards=None):
+        return at.rows
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -214,6 +221,8 @@ def test_there_is_a_z_for_every_goal():
         ({"dim": "a"}, "dim is 'a'; expected a whole number"),
         ({"hidden": 64}, "hidden is 64; expected a tuple of whole numbers"),
         ({"hidden": (8, "b")}, "hidden is b; expected a whole number"),
+        ({"hidden": ()}, "hidden is (); expected one or more whole numbers from 1 to 1,048,576"),
+        ({"dim": 0}, "dim is 0; expected a whole number from 1 to 1,048,576"),
         ({"expectile": "0.7"}, "expectile is '0.7'; expected a number"),
         ({"normalize": 1}, "normalize is 1; expected True or False"),
     ],
@@ -221,8 +230,9 @@ def test_there_is_a_z_for_every_goal():
 def test_options_of_another_kind_are_refused_in_python_too(options, words):
     @dataclass(frozen=True)
     class Mine:
-        dim: int = 8
-        hidden: tuple[int, ...] = (8,)
+        dim: Size = 8
+        hidden: Sizes = (8,)
+        latent: float = 0.5  # a name that sizes have elsewhere
         expectile: Expectile = 0.7
         normalize: bool = False
 
@@ -262,14 +272,83 @@ def test_goals_are_drawn_towards_a_role_that_depends_on_no_other(towards):
         Agent(Dual(dim=8, hidden=(8,)), Led(hidden=(8,)), SPEC)
 
 
-def test_a_penalty_is_booked_once_for_the_role_that_trains_a_value(parts):
-    from dualgoal.reps import VIB
+@pytest.mark.parametrize(
+    ("roles", "words"),
+    [
+        ({"actor": Role(Between("far"), "actor"), "far": Role(VALUE_GOALS, "value")},
+         "role 'actor' are drawn towards those of 'far', which may lie anywhere; Between needs goals ahead"),
+        ({"actor": Role(Loose(), "actor")}, "is not hashable; decorate Loose with @dataclass(frozen=True)"),
+        ({"actor": Role("random", "actor")}, "the stream of role 'actor' is a str; expected a stream"),
+    ],
+)  # fmt: skip
+def test_streams_of_roles_that_cannot_be_drawn_are_refused(roles, words):
+    algo = type("Odd", (GCBC,), {"roles": roles})
+    with pytest.raises(UserError, match=re.escape(words)):
+        Agent(Dual(dim=8, hidden=(8,)), algo(hidden=(8,)), SPEC)
 
+
+def test_a_role_needs_goals(parts):
+    algo = type("Framed", (GCBC,), {"roles": {"actor": Role(Window(), "actor")}})
+    agent = Agent(Dual(dim=8, hidden=(8,)), algo(hidden=(8,)), SPEC)
+    with pytest.raises(UserError, match="the stream of 'actor' draws Frames; an algorithm's roles need goals"):
+        agent.update(agent.init(random.key(0)), small.data(), random.key(1))
+
+
+@pytest.mark.parametrize("towards", ["value", "rep"])
+def test_a_representation_is_drawn_towards_roles_that_there_are(towards, parts):
+    rep = type("Led", (Dual,), {"stream": Between(towards)})
+    with pytest.raises(UserError, match=f"Led: the goals of its own loss are drawn towards those of '{towards}'"):
+        Agent(rep(dim=8, hidden=(8,)), GCBC(hidden=(8,)), SPEC)
+
+
+def test_goals_between_lie_between():
+    """TRL's goals are ahead, so what is drawn towards them lies in the same episode and before them."""
+    agent = Agent(Dual(dim=8, hidden=(8,)), TRL(hidden=(8,)), Spec((3,), 2, discount=0.9, batch_size=256))
+    passed = agent.sample(small.data(), random.key(1), 0).draws["between"].passed
+    assert (passed.before >= 0).all() and (passed.after >= 0).all()
+
+
+def test_a_wrapper_of_a_representation_without_a_loss_trains(parts):
+    """It defines a loss for those that have one; HIQL's phi has none."""
+    agent = Agent(parts.Scaled(VIB(dim=4, hidden=(8, 8))), GCBC(hidden=(8,)), SPEC)
+    _, info = agent.update(agent.init(random.key(0)), small.data(), random.key(1))
+    assert "rep/loss" not in info and np.isfinite(info["actor/loss"])
+
+
+def test_a_single_member_is_its_own_mean():
+    for members, shape in ((None, (7, 5)), (2, (7, 5))):
+        phi = Embedding(random.key(0), (3,), 5, (8,), SPEC, members=members)
+        assert phi.mean(jnp.ones((7, 3))).shape == shape
+
+
+def test_a_penalty_is_booked_once_for_the_role_that_trains_a_value(parts):
     agent = Agent(VIB(dim=8, hidden=(8, 8)), parts.Planner(), SPEC)
     state = agent.init(random.key(0))
     _, info = agent.losses(state.params, state.targets, agent.sample(small.data(), random.key(1), 0), random.key(2))
     assert agent.penalised == "judge"
     assert {name for name in info if name.endswith("/loss")} == {"penalty/loss", "judge/loss", "near/loss"}
+
+
+def test_the_penalty_does_not_depend_on_what_an_algorithm_asks_for_first(parts):
+    """It is that of the transitions' own states, whether the algorithm encodes from there or from the next ones."""
+
+    @dataclass(frozen=True)
+    class Paid(parts.Seen):
+        def encode(self, nets, g, s, key):
+            return Encoded(nets.phi(g - s), (g - s).sum(axis=-1))
+
+    @dataclass(frozen=True)
+    class Backwards(GCBC):
+        def losses(self, nets, targets, batch, goals, key, spec):
+            goals["actor"](batch.next_s)
+            return super().losses(nets, targets, batch, goals, key, spec)
+
+    found = []
+    for algo in (GCBC(hidden=(8,)), Backwards(hidden=(8,))):
+        agent = Agent(Paid(), algo, SPEC)
+        state, batch = agent.init(random.key(0)), agent.sample(small.data(), random.key(1), 0)
+        found.append(agent.losses(state.params, state.targets, batch, random.key(2))[1]["penalty/loss"])
+    assert found[0] == found[1] == (batch.draws["actor"].g - batch.s).sum(axis=-1).mean() != 0
 
 
 # Names and configurations ---------------------------------------------------------------------------------------------
@@ -373,7 +452,15 @@ def test_what_depends_on_the_state_is_followed_through_a_program(parts):
         def encode(self, nets, g, s, key):
             return Encoded(jax.jit(lambda g, s: nets.phi(g) + jnp.mean(s))(g, s))
 
-    Agent(Sized(), GCBC(hidden=(8,)), SPEC).init(random.key(0))
+    @dataclass(frozen=True)
+    class Half(parts.Peeking):
+        """A compiled function also gives something of the state, which z does not use."""
+
+        def encode(self, nets, g, s, key):
+            return Encoded(jax.jit(lambda g, s: (s + 1, nets.phi(g)))(g, s)[1])
+
+    for rep in (Sized(), Half()):
+        Agent(rep, GCBC(hidden=(8,)), SPEC).init(random.key(0))
     with pytest.raises(UserError, match="Hidden.encode reads the state"):
         Agent(Hidden(), GCBC(hidden=(8,)), SPEC).init(random.key(0))
 

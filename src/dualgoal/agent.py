@@ -233,8 +233,8 @@ class Agent:
         for n, name in enumerate(self.algo.roles):
             goals[name], penalties[name] = self.goal(params, raw, batch, name, random.fold_in(k_encode, n))
         found = self.algo.losses(params.algo, targets.algo, batch, goals, k_algo, self.algo_spec)
-        if self.penalised is not None and penalties[self.penalised]:
-            terms["penalty"] = penalties[self.penalised][0].mean(), {}
+        if self.penalised is not None and (penalty := penalties[self.penalised]) is not None:
+            terms["penalty"] = penalty.mean(), {}
         terms |= compatibility.checked_losses(self.algo, found, terms)
         info = {f"{part}/{name}": x for part, (_, values) in terms.items() for name, x in values.items()}
         info |= {f"{part}/loss": loss for part, (loss, _) in terms.items()}
@@ -263,22 +263,20 @@ class Agent:
         all_through(by_state.ask, by_goal.ask)  # collects the images; the second time their features are handed out
         return all_through(by_state.answer, by_goal.answer)
 
-    def goal(self, params: Params, raw: Batch, batch: Batch, name: str, key: PRNGKeyArray) -> tuple[Goal, list[Array]]:
-        """The goals of a role as the algorithm receives them, and the penalties of the encodings it asked for. `batch`
-        is `raw` with features in place of images."""
+    def goal(self, params: Params, raw: Batch, batch: Batch, name: str, key: PRNGKeyArray) -> tuple[Goal, Array | None]:
+        """The goals of a role as the algorithm receives them, and the penalties of encoding them as seen from the
+        transitions' states, if there are any. `batch` is `raw` with features in place of images."""
         role: Role = self.algo.roles[name]
         drawn = batch.draws[self.draw_of[name]]
-        assert isinstance(drawn, Goals)
+        if not isinstance(drawn, Goals):
+            what = f"{type(self.algo).__name__}: the stream of '{name}' draws {type(drawn).__name__}"
+            raise UserError(f"{what}; an algorithm's roles need goals, such as those of GoalMix")
         passes = role.trains in self.routes.features
         nets = params.rep if role.trains in self.routes.head else stop_gradient(params.rep)
         g = drawn.g if passes else stop_gradient(drawn.g)
-        penalties: list[Array] = []
 
-        def view(s: Array) -> Array:
-            encoded = self.represent(nets, g, s if passes and self.rep.looks_at_state else stop_gradient(s), key)
-            if encoded.penalty is not None:
-                penalties.append(encoded.penalty)
-            return self.cast_for_heads(encoded.z)
+        def seen_from(s: Array) -> Encoded:
+            return self.represent(nets, g, s if passes and self.rep.looks_at_state else stop_gradient(s), key)
 
         def as_state() -> Array:
             there = raw.draws[self.draw_of[name]]
@@ -290,10 +288,10 @@ class Agent:
             fixed = stop_gradient((params.rep, s, drawn.g))
             return self.rep.value(*fixed, self.rep_spec)
 
-        if self.rep.looks_at_state:
-            return Goal(drawn.success, view, as_state, value, drawn.passed), penalties
-        z = view(batch.s)
-        return Goal(drawn.success, lambda s: z, as_state, value, drawn.passed), penalties
+        here = seen_from(batch.s)
+        z = self.cast_for_heads(here.z)
+        view = (lambda s: self.cast_for_heads(seen_from(s).z)) if self.rep.looks_at_state else (lambda s: z)
+        return Goal(drawn.success, view, as_state, value, drawn.passed), here.penalty
 
     def represent(self, nets: Nets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
         """Goals as the representation sees them from `s`."""

@@ -2,6 +2,7 @@
 a part gives in another form than it declares, which shapes show while a program is traced, so that it costs no time."""
 
 import dataclasses
+import inspect
 import typing
 from collections.abc import Mapping, Set
 from numbers import Integral
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dualgoal.errors import UserError, kind_of, unknown
-from dualgoal.interface import ALL_LOSSES, Algorithm, Encoded, Loss, Nets, Representation, Routes, Spec, Trains
+from dualgoal.interface import ALL_LOSSES, Algorithm, Encoded, Loss, Nets, Representation, Routes, Spec, Stream, Trains
 
 STATE = "the state"
 
@@ -23,7 +24,8 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
     if not algo.roles and (frozen or rep.stream is None):
         why = "is frozen" if frozen else "has no loss of its own"
         raise UserError(f"{type(rep).__name__} {why} and {type(algo).__name__} adds no loss; choose another algorithm")
-    if rep.stream is None and type(rep).loss is not Representation.loss:
+    computed = isinstance(inspect.getattr_static(rep, "stream"), property)  # perhaps that of a part which it holds
+    if rep.stream is None and not computed and type(rep).loss is not Representation.loss:
         raise UserError(f"{type(rep).__name__} has a loss but draws no goals for it; give it a stream, see streams.py")
     names = f"{type(algo).__name__} cannot use {type(rep).__name__}"
     if algo.needs_rep_value and not rep.learns_value:
@@ -35,13 +37,31 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
     for name, role in algo.roles.items():
         if role.trains not in (words := typing.get_args(Trains)):
             raise unknown(f"kind of loss in role '{name}' of {type(algo).__name__}", role.trains, words)
-    independent = [name for name, role in algo.roles.items() if role.goals.towards is None]
-    for name, role in algo.roles.items():
-        if role.goals.towards not in (None, *independent):
-            raise UserError(
-                f"{type(algo).__name__}: the goals of role '{name}' are drawn towards those of '{role.goals.towards}'; "
-                f"expected a role whose goals depend on no other ({', '.join(independent) or 'none here'})"
-            )
+    streams: dict[str, tuple[Representation | Algorithm, Any]] = {}
+    streams |= {name: (algo, role.goals) for name, role in algo.roles.items()}
+    if not (frozen or rep.stream is None):
+        streams["rep"] = rep, rep.stream
+    _check_streams(streams)
+
+
+def _check_streams(streams: Mapping[str, tuple[Representation | Algorithm, Any]]) -> None:
+    """Refuse what is no stream, and streams that depend on goals which are not drawn before them or lie elsewhere.
+    `streams` has the part and what it draws by the names of roles, and "rep" for the representation's own loss."""
+    of = {name: "its own loss" if name == "rep" else f"role '{name}'" for name in streams}
+    for name, (part, stream) in streams.items():
+        where = f"{type(part).__name__}: the stream of {of[name]}"
+        if not isinstance(stream, Stream):
+            raise UserError(f"{where} is {_kind(stream)}; expected a stream, see streams.py")
+        if type(stream).__hash__ is None:
+            raise UserError(f"{where} is not hashable; decorate {type(stream).__name__} with @dataclass(frozen=True)")
+    independent = [name for name, (_, stream) in streams.items() if stream.towards is None and name != "rep"]
+    for name, (part, stream) in streams.items():
+        where = f"{type(part).__name__}: the goals of {of[name]} are drawn towards those of '{stream.towards}'"
+        if stream.towards not in (None, *independent):
+            known = ", ".join(independent) or "none here"
+            raise UserError(f"{where}; expected a role whose goals depend on no other ({known})")
+        if stream.needs_ahead and not streams[stream.towards][1].ahead:
+            raise UserError(f"{where}, which may lie anywhere; {type(stream).__name__} needs goals ahead")
 
 
 def check_actions(algo: Algorithm, spec: Spec) -> None:
@@ -226,8 +246,19 @@ def _read_by_encoding(rep: Representation, nets: Nets, spec: Spec) -> set[str]:
 
     program = jax.make_jaxpr(z)(s, arrays, g, jax.random.key(0)).jaxpr
     networks = [name for name in require_networks(nets, ()) for _ in jax.tree.leaves(getattr(arrays, name))]
-    reads = {id(x): {name} for x, name in zip(program.invars, [STATE, *networks], strict=False)}
+    sources: list[set[str]] = [{STATE}, *({name} for name in networks)]
+    sources += [set()] * (len(program.invars) - len(sources))
+    return set().union(*_read_by_outputs(program, sources))
+
+
+def _read_by_outputs(program: Any, sources: list[set[str]]) -> list[set[str]]:
+    """What every output of a traced program depends on, given what its inputs are made of. A function inside that was
+    compiled by itself is looked into; every other step is taken as a whole."""
+    reads = {id(x): found for x, found in zip(program.invars, sources, strict=True)}
+    of = lambda variables: [reads.get(id(x), set()) for x in variables]
     for step in program.eqns:
-        found = set().union(*(reads.get(id(x), ()) for x in step.invars))
-        reads |= {id(x): found for x in step.outvars}
-    return set().union(*(reads.get(id(x), ()) for x in program.outvars))
+        inner = step.params.get("jaxpr") if step.primitive.name in ("jit", "pjit") else None
+        together = [set().union(*of(step.invars))] * len(step.outvars)
+        found = _read_by_outputs(inner.jaxpr, of(step.invars)) if inner else together
+        reads |= {id(x): sources for x, sources in zip(step.outvars, found, strict=True)}
+    return of(program.outvars)

@@ -21,6 +21,8 @@ from dualgoal.errors import UserError
 from dualgoal.options import AtLeastOne as AtLeastOne  # for parts, which find everything they need here
 from dualgoal.options import Expectile as Expectile
 from dualgoal.options import Share as Share
+from dualgoal.options import Size as Size
+from dualgoal.options import Sizes as Sizes
 from dualgoal.options import Weight as Weight
 from dualgoal.options import check_options
 
@@ -79,6 +81,10 @@ class Stream(abc.ABC):
     """Whether losses with equal streams use one and the same draw."""
     towards: str | None = None
     """The role whose goals must be drawn first, if this stream depends on them."""
+    ahead: bool = False
+    """Whether all that it draws lies ahead in the transition's own episode, or is the transition's own state."""
+    needs_ahead: bool = False
+    """Whether this must hold of the goals that it is drawn `towards`."""
 
     @abc.abstractmethod
     def rows(self, data: Any, at: Any, bits: Array, discount: float, towards: Any) -> Any:
@@ -231,6 +237,9 @@ class Representation(abc.ABC):
     fusion: ClassVar[Literal["shared", "one", "early", "late"]] = "shared"
     """Images: "shared" means one state and one goal encoder for all networks, "one" a single encoder for states and
     goals; "early" and "late" mean that each network encodes images itself, both stacked or each by its own encoder."""
+    set_per_task: ClassVar[Mapping[str, str]] = {}
+    """Which options have a value of their own on each of the paper's tasks, and what `TaskSettings` in
+    paper/settings.py calls it; the others keep their defaults."""
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -284,6 +293,9 @@ class Algorithm(abc.ABC):
     """Whether it needs a representation that does not look at the state."""
     needs_vector: ClassVar[bool] = False
     """Whether it needs a z that is a vector, as it must be where z itself is predicted."""
+    set_per_task: ClassVar[Mapping[str, str]] = {}
+    """Which options have a value of their own on each of the paper's tasks, and what `TaskSettings` in
+    paper/settings.py calls it; the others keep their defaults."""
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -18,12 +18,25 @@ class Limit(NamedTuple):
     """What the value of an option must satisfy, as a part of its type."""
 
     words: str
-    holds: Callable[[float], bool]
+    holds: Callable[[Any], bool]
+
+
+WIDEST = 1 << 20  # of a layer or a vector
+
+
+def is_size(n: Any) -> bool:
+    """Whether a layer or a vector can be of this size."""
+    return isinstance(n, numbers.Integral) and not isinstance(n, bool) and 1 <= int(n) <= WIDEST
 
 
 AtLeastOne = Annotated[int, Limit("at least 1 and at most a billion", lambda n: 1 <= n <= 10**9)]  # rows have 32 bits
 Expectile = Annotated[float, Limit("a number between 0 and 1, both excluded", lambda x: 0 < x < 1)]
 Share = Annotated[float, Limit("a number from 0 to 1", lambda x: 0 <= x <= 1)]
+Size = Annotated[int, Limit(f"a whole number from 1 to {WIDEST:,}", is_size)]
+Sizes = Annotated[  # of layers
+    tuple[int, ...],
+    Limit(f"one or more whole numbers from 1 to {WIDEST:,}", lambda sizes: sizes != () and all(map(is_size, sizes))),
+]
 Weight = Annotated[float, Limit("a number that is not negative", lambda x: x >= 0)]
 
 KINDS: dict[Any, tuple[type, str]] = {  # of options: what an object must be, and how to say it
@@ -32,13 +45,11 @@ KINDS: dict[Any, tuple[type, str]] = {  # of options: what an object must be, an
     bool: (bool, "True or False"),
     tuple[int, ...]: (tuple, "a tuple of whole numbers, such as (512, 512)"),
 }
-SIZES = ("hidden", "dim", "latent", "flow_steps")
-WIDEST = 1 << 20  # of a layer or a vector
 
 
 def check_options(options: Any) -> None:
     """Refuse a value of another kind than its field, one that is not among the choices of a `Literal` field or does not
-    satisfy a `Limit`, a number that is not finite, and a size that no network can have."""
+    satisfy a `Limit`, and a number that is not finite."""
     types = typing.get_type_hints(type(options), include_extras=True)
     for field in dataclasses.fields(options):
         value, kind = getattr(options, field.name), types[field.name]
@@ -47,13 +58,11 @@ def check_options(options: Any) -> None:
             raise unknown(field.name, str(value), typing.get_args(kind))
         if kind in KINDS and not isinstance(value, KINDS[kind][0]):
             raise UserError(f"{field.name} is {value!r}; expected {KINDS[kind][1]}")
-        if field.name == "hidden" and value == ():
-            raise UserError("hidden is empty; expected the width of one layer or more")
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, float) and not math.isfinite(number):
                 raise UserError(f"{field.name} is {number}; expected a finite number")
-            if field.name in SIZES and not (isinstance(number, numbers.Integral) and 1 <= int(number) <= WIDEST):
-                raise UserError(f"{field.name} is {number}; expected a whole number from 1 to {WIDEST:,}")
+            if kind == tuple[int, ...] and not isinstance(number, numbers.Integral):
+                raise UserError(f"{field.name} is {number}; expected a whole number")
         for limit in limits:
             if isinstance(limit, Limit) and not limit.holds(value):
                 raise UserError(f"{field.name} is {value}; expected {limit.words}")

@@ -86,6 +86,10 @@ class GoalMix(GoalStream):
             raise UserError(f"goal mix {shares} has both geometric and uniform future goals; choose one of them")
         check_options(self)
 
+    @property
+    def ahead(self) -> bool:  # type: ignore[override]
+        return self.random == 0
+
     def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: None = None) -> Rows:
         goal = valid_rows(data, bits[0]).rows
         if self.uniform > 0:
@@ -111,6 +115,7 @@ class Waypoint(GoalStream):
 
     steps: AtLeastOne
     towards: str | None = None
+    ahead = True
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -136,6 +141,7 @@ class Between(GoalStream):
     row before that goal, which must lie ahead in the same episode. Divide and conquer joins values at such states."""
 
     towards: str = "value"
+    ahead = needs_ahead = True
 
     def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: Rows) -> Stop:
         return Stop(at.rows + below(bits[0], jnp.maximum(towards - at.rows, 1)), towards)
@@ -216,7 +222,7 @@ def valid_rows(data: Transitions, bits: Bits) -> Sampled:
 
 def geometric_future(rows: Rows, last: Rows, bits: Bits, gamma: float) -> Rows:
     """rows + Geometric(1 - gamma) on {1, 2, ...}, the tail cut at `last`."""
-    offset = jnp.floor(jnp.log1p(-unit(bits)) / jnp.log(gamma)).astype(jnp.int32) + 1
+    offset = jnp.floor(jnp.log1p(-unit(bits)) / math.log(gamma)).astype(jnp.int32) + 1
     return jnp.minimum(rows + offset, last)
 
 

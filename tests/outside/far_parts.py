@@ -10,7 +10,7 @@ from typing import Any
 import equinox as eqx
 from jax.lax import stop_gradient
 
-from dualgoal.interface import ALL_LOSSES, Algorithm, Encoded, Representation, Role, Routes, rewards
+from dualgoal.interface import ALL_LOSSES, Algorithm, Encoded, Representation, Role, Routes, Size, Sizes, rewards
 from dualgoal.nets.heads import Actor, Embedding, Value
 from dualgoal.reps import Dual
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
@@ -24,9 +24,9 @@ class SeenNets(eqx.Module):
 class Seen(Representation):
     """The goal minus the state, embedded."""
 
-    dim: int = 8
+    dim: Size = 8
     """Size of the embedding."""
-    hidden: tuple[int, ...] = (8,)
+    hidden: Sizes = (8,)
     """Hidden layer sizes."""
 
     looks_at_state = True
@@ -86,7 +86,7 @@ class PlannerNets(eqx.Module):
 class Planner(Algorithm):
     """A value of goals and a policy towards waypoints, under role names that nobody else uses."""
 
-    hidden: tuple[int, ...] = (8,)
+    hidden: Sizes = (8,)
     """Hidden layer sizes."""
 
     actions = frozenset({"continuous"})

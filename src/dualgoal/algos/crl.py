@@ -15,7 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
 from dualgoal.algos import actors
-from dualgoal.interface import Algorithm, Batch, Goal, GoalsByRole, Loss, Role, Spec, Weight
+from dualgoal.interface import Algorithm, Batch, Goal, GoalsByRole, Loss, Role, Size, Sizes, Spec, Weight
 from dualgoal.nets.heads import Actor, Embedding
 from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS
 
@@ -38,11 +38,12 @@ class CRL(Algorithm):
 
     alpha: Weight = 0.1
     """Weight of behavioural cloning."""
-    latent: int = 512
+    latent: Size = 512
     """Size of the contrastive embeddings."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
 
+    set_per_task = {"alpha": "alpha_crl"}
     policy_network = "actor"
     actions = frozenset({"continuous"})
     needs_blind = True

@@ -15,7 +15,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.interface import Algorithm, Batch, GoalsByRole, Loss, Role, Spec, rewards
+from dualgoal.interface import Algorithm, Batch, GoalsByRole, Loss, Role, Sizes, Spec, rewards
 from dualgoal.nets.heads import Value
 from dualgoal.streams import GoalMix
 
@@ -36,7 +36,7 @@ class DQN(Algorithm):
     """Double-DQN: the online network chooses the next action, the target network rates it."""
     loss: Literal["squared", "huber"] = "squared"
     """The error that is minimised."""
-    hidden: tuple[int, ...] = (1024, 1024, 1024, 1024)
+    hidden: Sizes = (1024, 1024, 1024, 1024)
     """Hidden layer sizes."""
 
     actions = frozenset({"discrete"})

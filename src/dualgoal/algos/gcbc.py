@@ -6,7 +6,7 @@ import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal.algos import actors
-from dualgoal.interface import Algorithm, Batch, GoalsByRole, Loss, Role, Spec
+from dualgoal.interface import Algorithm, Batch, GoalsByRole, Loss, Role, Sizes, Spec
 from dualgoal.nets.heads import Actor
 from dualgoal.streams import ACTOR_GOALS
 
@@ -19,7 +19,7 @@ class GCBCNets(eqx.Module):
 class GCBC(Algorithm):
     """Goal-conditioned behavioural cloning: imitate the actions that led to a goal."""
 
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
 
     policy_network = "actor"

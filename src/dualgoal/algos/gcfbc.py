@@ -8,7 +8,7 @@ from jax import random
 from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
-from dualgoal.interface import Algorithm, Batch, GoalsByRole, Loss, Role, Spec
+from dualgoal.interface import Algorithm, Batch, GoalsByRole, Loss, Role, Size, Sizes, Spec
 from dualgoal.nets.heads import Flow
 from dualgoal.streams import ACTOR_GOALS
 
@@ -21,9 +21,9 @@ class GCFBCNets(eqx.Module):
 class GCFBC(Algorithm):
     """Goal-conditioned flow behavioural cloning: a flow-matching policy without a value function."""
 
-    flow_steps: int = 10
+    flow_steps: Size = 10
     """Euler steps from noise to action."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
 
     policy_network = "actor"

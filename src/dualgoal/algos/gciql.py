@@ -10,7 +10,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
 from dualgoal.algos import actors
-from dualgoal.interface import Algorithm, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight, rewards
+from dualgoal.interface import Algorithm, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Sizes, Spec, Weight, rewards
 from dualgoal.nets.heads import Actor, Value
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS
 
@@ -31,9 +31,10 @@ class GCIQL(Algorithm):
     """ddpgbc: weight of behavioural cloning; awr: inverse temperature of the advantage weights."""
     actor: Literal["ddpgbc", "awr"] = "ddpgbc"
     """How the policy is extracted; ddpgbc needs continuous actions."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
 
+    set_per_task = {"alpha": "alpha_gciql"}
     policy_network = "actor"
     ema = ("critic",)
     learns_value = True

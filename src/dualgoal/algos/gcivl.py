@@ -9,7 +9,7 @@ from jaxtyping import Array, PRNGKeyArray
 from dualgoal import losses
 from dualgoal.algos import actors
 from dualgoal.algos.implicit import ImplicitValue, advantage, implicit_value_losses
-from dualgoal.interface import Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight
+from dualgoal.interface import Batch, Expectile, Goal, GoalsByRole, Loss, Role, Sizes, Spec, Weight
 from dualgoal.nets.heads import Actor, Value
 from dualgoal.streams import ACTOR_GOALS
 
@@ -27,7 +27,7 @@ class GCIVL(ImplicitValue):
     """Expectile of the value."""
     alpha: Weight = 10.0
     """Inverse temperature of the advantage weights."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
 
     policy_network = "actor"

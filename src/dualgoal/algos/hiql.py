@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dualgoal import losses
 from dualgoal.algos import actors
 from dualgoal.algos.implicit import ImplicitValue, advantage, implicit_value_losses
-from dualgoal.interface import AtLeastOne, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight
+from dualgoal.interface import AtLeastOne, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Sizes, Spec, Weight
 from dualgoal.nets.heads import Actor, Value, to_sphere
 from dualgoal.streams import ACTOR_GOALS, Waypoint
 
@@ -40,9 +40,10 @@ class HIQL(ImplicitValue):
     """Inverse temperature of the advantage weights of the low policy."""
     alpha_high: Weight = 3.0
     """Inverse temperature of the advantage weights of the high policy."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
 
+    set_per_task = {"waypoint_steps": "waypoint_steps"}
     needs_vector = True
     actions = frozenset({"continuous", "discrete"})
 

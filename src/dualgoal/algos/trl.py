@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from dualgoal import losses
 from dualgoal.algos import actors
-from dualgoal.interface import Algorithm, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Spec, Weight
+from dualgoal.interface import Algorithm, Batch, Expectile, Goal, GoalsByRole, Loss, Role, Sizes, Spec, Weight
 from dualgoal.nets.heads import Actor, Value
 from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS, Between
 
@@ -36,9 +36,10 @@ class TRL(Algorithm):
     """How much less far goals count: the weight of a goal d steps away is (1 + d)^-falloff. The release: 0 to 2."""
     alpha: Weight = 1.0
     """Weight of behavioural cloning. The release: 0.1 to 10, by task."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
 
+    set_per_task = {"alpha": "alpha_trl", "falloff": "falloff"}
     policy_network = "actor"
     ema = ("critic",)
     learns_value = True

@@ -75,11 +75,15 @@ def about(cls: type) -> str:
 
 def _plain(field: "dataclasses.Field[Any]") -> Any:
     """A default as a JSON value; None where there is none."""
+    from dualgoal import registry
+
     value = None if field.default is dataclasses.MISSING else field.default
     if field.default_factory is not dataclasses.MISSING:
         value = field.default_factory()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        kinds = [kind for kind, base in registry.BASES.items() if isinstance(value, base)]
+        named = {"name": registry.name_of(kinds[0], type(value))} if kinds else {}
+        return named | dataclasses.asdict(value)
     return list(value) if isinstance(value, tuple) else value
 
 

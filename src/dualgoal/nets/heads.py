@@ -297,8 +297,9 @@ class Embedding(eqx.Module):
         return self.mlp(self.encoder(x) if self.encoder else x, *extra)
 
     def mean(self, x: Array, *extra: Array) -> Float[Array, "B N"]:
-        """The average over the members, which is what other networks get to see (D2)."""
-        return self(x, *extra).mean(axis=0)
+        """The average over the members, which is what other networks get to see (D2); of a single one its output."""
+        members = self(x, *extra)
+        return members.mean(axis=0) if members.ndim == 3 else members
 
 
 class PairEmbedding(eqx.Module):

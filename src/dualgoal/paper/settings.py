@@ -132,25 +132,13 @@ def _shared(line: tasks.Task) -> dict[str, Any]:
 
 
 def _discount_and_parts(line: TaskSettings, rep: str, algo: str) -> dict[str, Any]:
-    """Section 6.2: what a task's hyperparameters mean for this pair."""
-    settings: dict[str, Any] = {"discount": line.discount}
-    options = {field.name for field in dataclasses.fields(registry.part("rep", rep))}
-    if "dim" in options and rep != "hiql_phi":  # whose 10 numbers are OGBench's
-        settings["rep.dim"] = line.dim
-    if {"expectile", "aggregation"} <= options:  # Dual and its variants, whose form of f is their own default
-        settings["rep.expectile"] = line.expectile
-    if rep == "vib":
-        settings["rep.beta"] = line.beta
-    if algo == "gcivl":
-        settings |= {"algo.alpha": 10.0, "algo.expectile": 0.9}
-    if algo == "hiql":
-        settings["algo.waypoint_steps"] = line.waypoint_steps
-    alphas = {"crl": line.alpha_crl, "gciql": line.alpha_gciql, "trl": line.alpha_trl}
-    if algo in alphas:
-        settings["algo.alpha"] = alphas[algo]
-    if algo == "trl":
-        settings["algo.falloff"] = line.falloff
-    return settings
+    """Section 6.2: what a task's hyperparameters mean for this pair, whose parts say which of them are theirs."""
+    parts = {"rep": registry.part("rep", rep), "algo": registry.part("algo", algo)}
+    wanted = {f"{kind}.{option}": name for kind, part in parts.items() for option, name in part.set_per_task.items()}
+    known = [field.name for field in dataclasses.fields(line)]
+    if strange := [name for name in wanted.values() if name not in known]:
+        raise errors.unknown("hyperparameter in set_per_task", strange[0], known)
+    return {"discount": line.discount} | {option: getattr(line, name) for option, name in wanted.items()}
 
 
 def _run(task: str, rep: str, algo: str, settings: dict[str, Any]) -> config.Run:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal.interface import ALL_LOSSES, Encoded, Representation, Routes, Spec
+from dualgoal.interface import ALL_LOSSES, Encoded, Representation, Routes, Size, Sizes, Spec
 from dualgoal.streams import FUTURE_GOALS, GoalMix
 
 
@@ -14,15 +14,16 @@ from dualgoal.streams import FUTURE_GOALS, GoalMix
 class Future(Representation, abc.ABC):
     """Everything but the networks and the loss. The networks have a field `phi`, the goal's embedding."""
 
-    dim: int = 256
+    dim: Size = 256
     """Size of the embedding."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
     flow_gradient: bool = True
     """On states, under gcfbc and gcbc: let the policy's loss train phi too (on in the paper, off in the release)."""
     augment: Literal["batch", "independent"] = "independent"
     """Shift of this loss's goal images: independent (always, as the release) or with the batch (--augment)."""
 
+    set_per_task = {"dim": "dim"}
     goal_network = "phi"
 
     @property

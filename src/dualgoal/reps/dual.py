@@ -27,6 +27,8 @@ from dualgoal.interface import (
     Representation,
     Routes,
     Share,
+    Size,
+    Sizes,
     Spec,
     Weight,
     rewards,
@@ -47,7 +49,7 @@ class DualNets(eqx.Module):
 class Dual(Representation):
     """Dual goal representation: phi(g) of a value V(s, g) = f(psi(s), phi(g)), learned by goal-conditioned IQL."""
 
-    dim: int = 256
+    dim: Size = 256
     """Size of the embedding."""
     expectile: Expectile = 0.7
     """Expectile of the value. The paper: 0.9 on navigate datasets, 0.7 on play datasets."""
@@ -57,7 +59,7 @@ class Dual(Representation):
     """How f is learned: iql with a critic, or ivl with a target network of f."""
     reward: Literal["negative", "zero_one"] = "negative"
     """negative: -1 until the goal is reached; zero_one: 1 at the goal (the paper found it worse)."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
     goals: GoalMix = VALUE_GOALS
     """Where the goals of its own loss come from."""
@@ -70,6 +72,7 @@ class Dual(Representation):
     hard_goals: Share = 0.0
     """Share of the goals of its own loss that are exchanged for that goal of the batch which it takes to be nearest."""
 
+    set_per_task = {"dim": "dim", "expectile": "expectile"}
     learns_value = True
     goal_network: ClassVar[str | None] = "phi"
 

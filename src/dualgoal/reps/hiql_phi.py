@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal.interface import Encoded, Representation, Routes, Spec
+from dualgoal.interface import Encoded, Representation, Routes, Size, Sizes, Spec
 from dualgoal.nets.heads import PairEmbedding, to_sphere
 
 
@@ -20,9 +20,9 @@ class HIQLPhiNets(eqx.Module):
 class HIQLPhi(Representation):
     """HIQL's phi([s; g]): state and goal read together, of fixed length, trained by the value loss."""
 
-    dim: int = 10
+    dim: Size = 10
     """Size of the embedding."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
     pixel_actor_gradient: bool = True
     """Images only: let the policy losses train phi too, as OGBench does for the low policy."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import random
 from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal.interface import Encoded, Representation, Routes, Spec, Weight
+from dualgoal.interface import Encoded, Representation, Routes, Size, Sizes, Spec, Weight
 from dualgoal.losses import gaussian_kl
 from dualgoal.nets.heads import Bottleneck
 
@@ -24,15 +24,16 @@ class VIBNets(eqx.Module):
 class VIB(Representation):
     """Variational information bottleneck: z ~ N(mu(g), sigma(g)), trained by the value loss plus beta * KL."""
 
-    dim: int = 256
+    dim: Size = 256
     """Size of the latent."""
     beta: Weight = 0.001
     """Weight of the KL term."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
     pixel_actor_gradient: bool = True
     """Images only: let the policy loss train the bottleneck too, as the released code does; off in the paper."""
 
+    set_per_task = {"dim": "dim", "beta": "beta"}
     goal_network = "phi"
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> VIBNets:

@@ -6,7 +6,7 @@ from typing import Literal
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal.interface import ALL_LOSSES, Batch, Encoded, Frames, Loss, Representation, Routes, Spec
+from dualgoal.interface import ALL_LOSSES, Batch, Encoded, Frames, Loss, Representation, Routes, Size, Sizes, Spec
 from dualgoal.losses import vip
 from dualgoal.nets.heads import Embedding
 from dualgoal.reps.aggregation import symmetric
@@ -21,13 +21,14 @@ class VIPNets(eqx.Module):
 class VIP(Representation):
     """Value-implicit pre-training: an embedding in which the negative Euclidean distance to the goal is a value."""
 
-    dim: int = 256
+    dim: Size = 256
     """Size of the embedding."""
-    hidden: tuple[int, ...] = (512, 512, 512)
+    hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
     windows: Literal["aligned", "reference"] = "aligned"
     """How training windows are cut: aligned with episodes, or shifted by one row per episode as the released code."""
 
+    set_per_task = {"dim": "dim"}
     learns_value = True
     embeds_both = True
     goal_network = "phi"
