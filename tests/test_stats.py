@@ -17,6 +17,19 @@ def test_iqm_by_hand():
     # Six values: the middle half is [1.5, 4.5] of [0, 6]: half of the 2nd and 5th, all of the 3rd and 4th.
     assert stats.iqm(np.array([60.0, 1, 2, 3, 4, 5])) == pytest.approx((0.5 * 2 + 3 + 4 + 0.5 * 5) / 3)
     assert stats.iqm(np.array([7.0])) == 7
+    # Weights 1, 2 and 1: the middle half is that of the second value alone; 3 and 1: it is the first value's.
+    assert stats.iqm(np.array([9.0, 1, 5]), np.array([1.0, 1, 2])) == pytest.approx(5)
+    assert stats.iqm(np.array([8.0, 4]), np.array([1.0, 3])) == pytest.approx(4)
+
+
+def test_a_task_with_many_seeds_weighs_no_more_in_the_iqm():
+    few, many = np.array([0.0, 40]), np.array([80.0] * 8)
+    # By weight, the few are the lower half: a quarter each. The middle half is the 40 and as much of the many.
+    assert stats.iqm_of_all([few, many]) == pytest.approx((40 + 80) / 2)
+    assert stats.iqm_of_all([few, many[:2]]) == pytest.approx((40 + 80) / 2)
+    assert stats.iqm_of_all([few, few + 80]) == pytest.approx(stats.iqm(np.array([0.0, 40, 80, 120])))
+    samples = np.tile(few, (3, 1)), np.tile(many, (3, 1))
+    assert stats.iqm_of_all(samples) == pytest.approx([60, 60, 60]), "over the last axis"
 
 
 @settings(deadline=None)
@@ -54,6 +67,9 @@ def test_improvement_by_hand():
     x, y = np.array([2.0, 3]), np.array([1.0, 2])
     assert stats.improvement([x], [y]) == pytest.approx(7 / 8)  # pairs: win, tie, win, win
     assert stats.improvement([x, y], [y, x]) == pytest.approx(0.5)
+    thirds = np.mean([85.0, 86, 85]), np.mean([85.0, 85, 86]), 256 / 3
+    equal = [np.array([score]) for score in (*thirds, np.nextafter(256 / 3, 0))]
+    assert all(stats.improvement([a], [b]) == 0.5 for a in equal for b in equal), "a tie, whatever the rounding"
     low, high = stats.improvement_interval([x], [y], np.random.default_rng(0))
     assert 0 <= low <= 7 / 8 <= high <= 1
 
