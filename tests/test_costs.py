@@ -57,6 +57,9 @@ def test_costs_are_kept_in_row_files_and_summed(pair, tmp_path):
     text = cost_table.markdown(found)
     assert "| state_gcivl, cube-single-play-v0, Dual | 1,000 x 2 | 7.5 | 2.0 | 4.0 |" in text
     assert "| sum of what was recorded | | 15.0 | 4.0 | 4.0 |" in text  # the same data, counted once
+    again = dataclasses.replace(found[0], steps=2000, cost=dataclasses.replace(found[0].cost, data=60.0))
+    for records in ([*found, again], [again, *found]):  # made again on another machine: both times were spent
+        assert "| sum of what was recorded | | 22.5 | 6.0 | 5.0 |" in cost_table.markdown(records)
     # 450 s for 2,000 steps, of each of two columns: 0.45 s x 13 tasks x 8 seeds x 1M steps
     assert "`state_gcivl` in full (13 tasks, 8 seeds, 1,000,000 steps): 13,000.0 GPU hours for 2 of 6 columns" in text
     images = dataclasses.replace(found[0], table="pixel_gcivl", task="visual-scene-play-v0", cost=Cost(1000, 9e9))

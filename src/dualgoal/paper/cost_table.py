@@ -9,7 +9,8 @@ from dualgoal.paper.row_files import Record
 
 
 def markdown(records: Iterable[Record]) -> str:
-    """A line per row file, in minutes; data that several rows share is counted once in the sum."""
+    """A line per row file, in minutes. The sum has data that several rows share once, and again where another time was
+    recorded for the same hash: then it was made again."""
     records = sorted(records, key=lambda r: (list(tables.TABLES).index(r.table), r.task, r.column, r.steps))
     lines = ["| row | steps x seeds | GPU | evaluation, CPU | data, CPU |", "| --- | ---: | ---: | ---: | ---: |"]
     for record in records:
@@ -17,8 +18,9 @@ def markdown(records: Iterable[Record]) -> str:
         spent = (record.cost.device, record.cost.evaluation, record.cost.data)
         steps = record.cost.steps or record.done
         lines.append(f"| {name} | {steps:,} x {len(record.seeds)} | " + " | ".join(map(_minutes, spent)) + " |")
-    made = {str(r.setting("dataset", "sha256")): r.cost.data for r in records if r.cost.data is not None}
-    sums = [_sum(r.cost.device for r in records), _sum(r.cost.evaluation for r in records), _sum(made.values())]
+    made = {(str(r.setting("dataset", "sha256")), r.cost.data) for r in records if r.cost.data is not None}
+    data = _sum(seconds for _, seconds in sorted(made))
+    sums = [_sum(r.cost.device for r in records), _sum(r.cost.evaluation for r in records), data]
     lines.append("| sum of what was recorded | | " + " | ".join(map(_minutes, sums)) + " |")
     return "\n".join([*lines, "", *_complete(records), ""])
 

@@ -52,8 +52,10 @@ The paper's intervals are computed from its means and standard deviations. Light
 
 COST = """Minutes. GPU: from compiling to the last step; where runs shared one GPU, each second is divided among them.
 Evaluation and data: CPU time of all their processes together; divide by the number of cores for the time by the clock.
-Rows from before these times were recorded say so. Below the table, what whole tables would take one GPU at these rates;
-[how long the tables take](cluster.md#how-long-the-tables-take) estimates all from the rates of `dualgoal bench`.
+Rows from before these times were recorded say so. The sum has a dataset that several rows share once, and once more for
+every time that it was made again (the same hash, but another time). Below the table, what whole tables would take one
+GPU at these rates; [how long the tables take](cluster.md#how-long-the-tables-take) estimates all from the rates of
+`dualgoal bench`.
 """
 
 
