@@ -26,6 +26,14 @@ def test_rows_of_its_training():
         assert shown == [f"{row['updates']:,}", minutes, f"{row['return']:.0f}", pace, falls]
 
 
+def test_shorter_trials_were_trained_to_their_last_row():
+    rows = map(json.loads, (ROOT / "results" / "expert_humanoid_trials.jsonl").read_text().splitlines())
+    last = {row["run"]: row for row in rows}
+    trials = table("Four shorter trials of the first stage")
+    assert [run for run, *_ in trials] == ["a", "b", "c", "e"]
+    assert [steps for _, _, steps, _ in trials] == [f"{last[run]['updates']:,}" for run in "abce"]
+
+
 def test_its_evaluations():
     rows = table("`dualgoal expert eval humanoid --json`")
     assert len(rows) == 6
