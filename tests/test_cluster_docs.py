@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from dualgoal.paper import sweep
+from dualgoal.paper import row_files, sweep
 from dualgoal.runs import interruption, owner
 
 ROOT = Path(__file__).parent.parent
@@ -31,3 +31,13 @@ def test_the_hours_are_those_of_the_tool(capsys, monkeypatch):
 def test_constants_of_the_page():
     assert f"| {interruption.PREEMPTED} |" in PAGE and f"| {interruption.INTERRUPTED} |" in PAGE
     assert (owner.EVERY, owner.MISSED * owner.EVERY, owner.WATCHED * owner.EVERY) == (5, 60, 15)
+
+
+def test_a_step_of_an_evaluation_takes_as_long_as_in_the_row_files():
+    found = [
+        1000 * record.cost.evaluation / sum(row.length * row.episodes for row in record.rows)
+        for record in row_files.load_all(ROOT / "results")
+        if record.task == "cube-single-play-v0" and record.cost.evaluation
+    ]
+    said = f"took {min(found):.1f} to {max(found):.1f} ms of CPU time per step of cube-single"
+    assert said in " ".join(PAGE.split())
