@@ -132,8 +132,9 @@ def test_the_small_experiment_on_duals_that_look_at_the_state_is_that_of_its_fil
     )
     assert pages.table(page, "at a small size") == list(map(small_row, found))
     plain = {(row["rep"], row["algo"]): small_row(row)[3] for row in before if not row["options"]}
-    there = f"there Orig has {plain['orig', 'gcivl']} with GCIVL and {plain['orig', 'hiql']} with HIQL, "
-    there += f"HIQL's own {plain['hiql_phi', 'hiql']}, and Dual {plain['dual', 'hiql']} with HIQL"
+    there = f"`results/small_hierarchy.json`; there Orig has {plain['orig', 'gcivl']} with GCIVL and "
+    there += f"{plain['orig', 'hiql']} with HIQL, HIQL's own {plain['hiql_phi', 'hiql']}, "
+    there += f"and Dual {plain['dual', 'hiql']} with HIQL"
     assert there in " ".join(page.split())
     assert small_row(found[0])[3] == plain["dual", "gcivl"], "the same run, once more"
 
