@@ -16,6 +16,7 @@ from dualgoal import imports
 from dualgoal.algos import ALGOS
 from dualgoal.errors import UserError
 from dualgoal.interface import Routes
+from dualgoal.paper import sweep
 from dualgoal.runs import config
 
 PAGE = Path(__file__).parents[1] / "docs" / "new_representation.md"
@@ -61,6 +62,23 @@ def test_a_configuration_finds_it_by_its_path(page):
     run = config.from_dict({"task": "pointmaze-medium-navigate-v0", "rep": rep, "algo": {"name": "gcivl"}})
     assert run.rep == page.Successor(dim=64)
     assert config.from_dict(config.to_dict(run)) == run
+
+
+def test_a_variation_of_any_representation_trains_and_is_chosen_in_a_sweep(page, tmp_path):
+    """z has one length, whatever is inside; the table in a sweep's file says what that is."""
+    for name in ("dual", "vib", "hiql_phi"):
+        agent = page.Agent(page.OnSphere(small.rep(name)), small.algo("gcivl"), page.Spec((3,), 2, batch_size=8))
+        state, info = agent.update(agent.init(random.key(0)), small.data(), random.key(1))
+        rows = small.data().observations
+        z = agent.encode(state.params, rows[4:8], random.key(2), s=rows[:4])
+        np.testing.assert_allclose((np.asarray(z) ** 2).sum(axis=-1), small.DIM, rtol=1e-5)
+        assert ("penalty/loss" in info) == (name == "vib")
+    (tmp_path / "mine.toml").write_text(
+        'tasks = ["pointmaze-medium-navigate-v0"]\nreps = ["my_reps:OnSphere"]\nalgos = ["gcivl"]\n[grid]\n'
+        '"rep.inner" = [{ name = "tra" }, { name = "dual" }]\n'
+    )
+    runs = sweep.expand(sweep.read(tmp_path / "mine.toml"))
+    assert [type(planned.run.rep.inner).__name__ for planned in runs] == ["TRA", "Dual"]
 
 
 @pytest.mark.parametrize("shape", [(3,), small.IMAGE])

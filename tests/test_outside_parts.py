@@ -25,7 +25,7 @@ from dualgoal.interface import Encoded, Expectile, Goal, Representation, Role, R
 from dualgoal.loop import TrainingLoop
 from dualgoal.nets.heads import Embedding
 from dualgoal.options import Size, Sizes, check_options
-from dualgoal.reps import VIB, Dual
+from dualgoal.reps import REPS, VIB, Dual, Wrapped
 from dualgoal.runs import config, policy
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Between, GoalStream, Waypoint, Window
 
@@ -313,6 +313,28 @@ def test_a_wrapper_of_a_representation_without_a_loss_trains(parts):
     agent = Agent(parts.Scaled(VIB(dim=4, hidden=(8, 8))), GCBC(hidden=(8,)), SPEC)
     _, info = agent.update(agent.init(random.key(0)), small.data(), random.key(1))
     assert "rep/loss" not in info and np.isfinite(info["actor/loss"])
+
+
+@pytest.mark.parametrize("shape", [(3,), IMAGE], ids=["vectors", "images"])
+@pytest.mark.parametrize("name", REPS)
+def test_a_wrapped_representation_is_the_one_that_it_holds(name, shape):
+    """Parameters, losses and gradients are equal, and so are its declarations, but those of raw goals and exports."""
+    inner = small.rep(name)
+    spec = Spec(shape, 2, discount=0.9, batch_size=4)
+    one, other = (Agent(rep, GCIVL(hidden=(8,)), spec) for rep in (inner, Wrapped(inner)))
+    declared = {n for n in vars(Representation) if not n.startswith("_") and not callable(getattr(Representation, n))}
+    for field in declared - {"learned", "goal_network", "set_per_task"}:
+        assert getattr(other.rep, field) == getattr(inner, field), field
+    data, found = small.data(shape), []
+    for agent in (one, other):
+        state = agent.init(random.key(0))
+        found.append((agent.update(state, data, random.key(1)), agent.act(state.params, *look(data), random.key(2))))
+    for a, b in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def look(data):
+    return data.observations[:3], data.observations[5:8]
 
 
 def test_a_single_member_is_its_own_mean():

@@ -4,7 +4,7 @@
 roles have names of their own. `Scaled` is a representation that holds another one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +12,7 @@ from jax.lax import stop_gradient
 
 from dualgoal.interface import ALL_LOSSES, Algorithm, Encoded, Representation, Role, Routes, Size, Sizes, rewards
 from dualgoal.nets.heads import Actor, Embedding, Value
-from dualgoal.reps import Dual
+from dualgoal.reps import Wrapped
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
 
 
@@ -45,36 +45,14 @@ class Seen(Representation):
 
 
 @dataclass(frozen=True)
-class Scaled(Representation):
+class Scaled(Wrapped):
     """Another representation, scaled: a part that holds a part."""
 
-    inner: Representation = field(default_factory=Dual)
-    """The representation that is scaled."""
     factor: float = 2.0
     """What z is multiplied by."""
 
-    @property
-    def stream(self) -> Any:
-        return self.inner.stream
-
-    @property
-    def ema(self) -> tuple[str, ...]:
-        return self.inner.ema
-
-    def init(self, key: Any, spec: Any) -> Any:
-        return self.inner.init(key, spec)
-
-    def z_shape(self, spec: Any) -> tuple[int, ...]:
-        return self.inner.z_shape(spec)
-
     def encode(self, nets: Any, g: Any, s: Any, key: Any) -> Encoded:
-        return Encoded(self.factor * self.inner.encode(nets, g, s, key).z)
-
-    def routes(self, spec: Any, value_loss: bool) -> Routes:
-        return self.inner.routes(spec, value_loss)
-
-    def loss(self, nets: Any, targets: Any, batch: Any, drawn: Any, key: Any, spec: Any) -> Any:
-        return self.inner.loss(nets, targets, batch, drawn, key, spec)
+        return Encoded(self.factor * super().encode(nets, g, s, key).z)
 
 
 class PlannerNets(eqx.Module):

@@ -10,6 +10,7 @@ from dualgoal.reps.state_aware import DualPair, DualSiamese, DualToken
 from dualgoal.reps.tra import TRA
 from dualgoal.reps.vib import VIB
 from dualgoal.reps.vip import VIP
+from dualgoal.reps.wrapped import Wrapped as Wrapped
 
 REPS: dict[str, type[Representation]] = {
     "orig": Orig,
