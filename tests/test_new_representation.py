@@ -75,7 +75,7 @@ def test_a_variation_of_any_representation_trains_and_is_chosen_in_a_sweep(page,
         assert ("penalty/loss" in info) == (name == "vib")
     (tmp_path / "mine.toml").write_text(
         'tasks = ["pointmaze-medium-navigate-v0"]\nreps = ["my_reps:OnSphere"]\nalgos = ["gcivl"]\n[grid]\n'
-        '"rep.inner" = [{ name = "tra" }, { name = "dual" }]\n'
+        '"rep.inner.name" = ["tra", "dual"]\n'
     )
     runs = sweep.expand(sweep.read(tmp_path / "mine.toml"))
     assert [type(planned.run.rep.inner).__name__ for planned in runs] == ["TRA", "Dual"]

@@ -75,8 +75,9 @@ CODE_EXCEPTIONS: dict[tuple[str, str, str | None], dict[str, Any]] = {
 def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides: Any) -> config.Run:
     """The run of the paper for a task, a representation and an algorithm, with overrides.
 
-    Overrides are fields of `Run`, and `rep.*` / `algo.*` for options of the parts: `preset("scene-play-v0", "dual",
-    "gcivl", steps=1000, **{"rep.dim": 64})`. Fewer steps keep the number of evaluations.
+    Overrides are fields of `Run`, and `rep.*` / `algo.*` for options of the parts and of what these hold:
+    `preset("scene-play-v0", "dual", "gcivl", steps=1000, **{"rep.dim": 64, "rep.goals.shared": False})`. Fewer steps
+    keep the number of evaluations.
 
     >>> run = preset("cube-single-play-v0", "dual", "gcivl", steps=200_000, seeds=(0, 1))
     >>> run.rep.expectile, run.discount, run.eval_every

@@ -77,11 +77,11 @@ def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
     found: dict[tuple[str, int], PlannedRun] = {}
     unused = {*sweep.options, *sweep.grid}
     for task, rep, algo in itertools.product(sweep.tasks, sweep.reps, sweep.algos):
-        known = _options(rep, algo)
-        unused -= known
         for values in itertools.product(*sweep.grid.values()):
-            chosen = dict(zip(sweep.grid, values, strict=True))
-            given = {name: value for name, value in {**sweep.options, **chosen}.items() if name in known}
+            chosen = {**sweep.options, **dict(zip(sweep.grid, values, strict=True))}
+            known = _options(rep, algo, chosen)
+            unused -= known
+            given = {name: value for name, value in chosen.items() if name in known}
             # As training records it, wherever that will be.
             run = continuing.absolute(_configure(task, rep, algo, given | {"seeds": sweep.seeds}))
             varied = [f"{name}={_brief(given[name])}" for name in sweep.grid if name in given]
@@ -90,7 +90,7 @@ def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
             planned = PlannedRun(sweep.name, task, label, rep, algo, sweep.seeds, plain, run.id)
             found.setdefault((run.id, run.steps), planned)
     if unused:
-        known = {name for rep in sweep.reps for algo in sweep.algos for name in _options(rep, algo)}
+        known = {name for rep in sweep.reps for algo in sweep.algos for name in _options(rep, algo, sweep.options)}
         raise UserError(f"{source}: {errors.unknown('option', min(unused), sorted(known))}")
     return list(found.values())
 
@@ -101,10 +101,12 @@ def _configure(task: str, rep: str, algo: str, options: dict[str, Any]) -> Run:
     return settings.for_task(task, rep, algo, has_data=True, **options)
 
 
-def _options(rep: str, algo: str) -> set[str]:
-    """What can be set for a pair: fields of a run, and options of its parts behind a dot."""
+def _options(rep: str, algo: str, chosen: Mapping[str, Any]) -> set[str]:
+    """What can be set for a pair: fields of a run, and behind dots options of its parts and of what these hold, among
+    the `chosen` ones perhaps other parts."""
     parts = {"rep": registry.part("rep", rep), "algo": registry.part("algo", algo)}
-    own = {f"{kind}.{f.name}" for kind, part in parts.items() for f in dataclasses.fields(part) if f.init}
+    given = config.flat(chosen)
+    own = {name for kind, part in parts.items() for name in config.option_names(part, given, f"{kind}.")}
     return own | {f.name for f in dataclasses.fields(Run)} - {"task", "rep", "algo", "seeds"}
 
 

@@ -11,8 +11,9 @@ import json
 import math
 import numbers
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any, Literal
 
 from dualgoal import machine, registry
@@ -213,15 +214,68 @@ def _lost(value: Any, back: Any, where: str) -> str | None:
 
 
 def from_options(values: dict[str, Any], options: Mapping[str, Any]) -> Run:
-    """`from_dict` of these values, changed by options; those of a part have dotted names such as "rep.dim"."""
-    values = values | {kind: dict(values[kind]) for kind in registry.BASES}
-    for name, value in options.items():
-        part, _, option = name.partition(".")
-        if option and part in registry.BASES:
-            values[part][option] = value
-        else:
-            values[name] = value
+    """`from_dict` of these values, changed by options; those of a part have dotted names such as "rep.dim", and those
+    of what an option of a part holds another dot, as in "rep.goals.current"."""
+    values = dict(values)
+    # What holds others comes before them, and the name of a part before its options.
+    order = lambda name: (name.count("."), not name.endswith(".name"))
+    given = flat(options)
+    for name in sorted(given, key=order):
+        _set(values, Run, name, given[name])
     return from_dict(values)
+
+
+def _set(values: dict[str, Any], cls: Any, name: str, value: Any) -> None:
+    """Change an option in the JSON values of a `cls`. A name that is not known is written as it is, for `from_dict` to
+    refuse."""
+    option, _, inner = name.partition(".")
+    held = values.get(option, _default(cls, option))
+    held = _plain(held, option) if dataclasses.is_dataclass(held) else {} if held is None else held
+    held_cls = _held_class(cls, option, held)
+    if not inner or held_cls is None or not isinstance(held, dict):
+        values[name] = value
+        return
+    other_part = inner == "name" and _kind_of(held_cls) is not None and held.get("name") != value
+    values[option] = {} if other_part else dict(held)  # an option of another part means nothing to this one
+    _set(values[option], held_cls, inner, value)
+
+
+def option_names(cls: Any, chosen: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    """The names of all options of a part, those of what it holds included, behind `prefix`. `chosen` are options by
+    name, which may put another part than the default in it."""
+    for field in (field for field in dataclasses.fields(cls) if field.init):
+        name = f"{prefix}{field.name}"
+        yield name
+        start = f"{name}."
+        inside = {each.removeprefix(start): value for each, value in chosen.items() if each.startswith(start)}
+        held = _held_class(cls, field.name, inside)
+        if held is None or not (inside or dataclasses.is_dataclass(_default(cls, field.name))):
+            continue
+        if _kind_of(held):
+            yield f"{name}.name"
+        yield from option_names(held, chosen, start)
+
+
+def _held_class(cls: Any, option: str, held: Any) -> Any:
+    """The dataclass of which an option holds an instance, None if it holds none. `held` are its values, among which the
+    name of a part decides."""
+    hint = typing.get_type_hints(cls).get(option)
+    hints = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
+    found = [each for each in (type(_default(cls, option)), *hints) if dataclasses.is_dataclass(each)]
+    if not found:
+        return None
+    kind, name = _kind_of(found[0]), held.get("name") if isinstance(held, Mapping) else None
+    return registry.part(kind, name) if kind and isinstance(name, str) else found[0]
+
+
+def _default(cls: Any, option: str) -> Any:
+    """What an option is if nobody says; None if there is no such thing."""
+    for field in dataclasses.fields(cls):
+        if field.name == option and field.default_factory is not dataclasses.MISSING:
+            return field.default_factory()
+        if field.name == option and field.default is not dataclasses.MISSING:
+            return field.default
+    return None
 
 
 def schedule(every: int) -> dict[str, int]:
@@ -296,7 +350,8 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
     """Nested values by dotted name: {"rep": {"dim": 64}} as {"rep.dim": 64}."""
     out: dict[str, Any] = {}
     for key, value in values.items():
-        out |= {f"{key}.{k}": v for k, v in flat(value).items()} if isinstance(value, Mapping) else {key: value}
+        inner = flat(value) if isinstance(value, Mapping) else {}
+        out |= {f"{key}.{k}": v for k, v in inner.items()} if inner else {key: value}
     return out
 
 
