@@ -120,7 +120,13 @@ PLAIN = {"rep.relative": False}  # z = phi(g), so that an export needs phi alone
 
 @pytest.mark.parametrize(
     "rep, algo, more",
-    [("dual", "gcivl", {}), ("orig", "gcbc", {}), ("vip", "crl", {}), ("dual_siamese", "gcivl", PLAIN)],
+    [
+        ("dual", "gcivl", {}),
+        ("dual", "gcivl", {"rep.normalize": True}),
+        ("orig", "gcbc", {}),
+        ("vip", "crl", {}),
+        ("dual_siamese", "gcivl", PLAIN),
+    ],
 )
 def test_exported_policy_equals_the_original(folder, tmp_path, rep, algo, more):
     untrained(tmp_path / "run", folder, rep, algo, **more)

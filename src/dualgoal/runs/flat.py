@@ -66,7 +66,7 @@ def _goal(rep: Representation, rep_nets: Any) -> tuple[Arrays, Kind]:
         return _stack("goal", net.trunk) | flat, {"kind": "bottleneck"}
     if isinstance(net, Embedding):
         members = net.mlp.layers[0].w.shape[0] if net.mlp.layers[0].w.ndim == 3 else None
-        return _stack("goal", net.mlp), {"kind": "mlp", "members": members}
+        return _stack("goal", net.mlp), {"kind": "mlp", "members": members, "sphere": rep.on_sphere}
     return {f"goal/{name}": leaf for name, leaf in trees.to_host(rep_nets).items()}, {"kind": "other"}
 
 
