@@ -25,6 +25,7 @@ from dualgoal.interface import Encoded, Expectile, Goal, Representation, Role, R
 from dualgoal.loop import TrainingLoop
 from dualgoal.nets.heads import Embedding
 from dualgoal.options import Size, Sizes, check_options
+from dualgoal.paper import settings
 from dualgoal.reps import REPS, VIB, Dual, Wrapped
 from dualgoal.runs import config, policy
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Between, GoalStream, Waypoint, Window
@@ -565,6 +566,39 @@ def test_what_an_outside_part_raises_is_one_line_and_leaves_no_run_behind(rep, r
         (out / "notes.txt").write_text("mine")
         assert train(rep) == 2 and [file.name for file in out.iterdir()] == ["notes.txt"]
         assert train("Seen") == 0
+
+
+# Exports --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rep, algo, kinds",
+    [
+        ("dual", "Squashed", ("mlp", "other")),
+        ("dual", "Judged", ("mlp", "other")),
+        ("dual", "Pieces", ("mlp", "other")),
+        ("dual", "Brisk", ("mlp", "other")),
+        ("dual", "Streaming", ("mlp", "other")),
+        ("Doubled", "gcbc", ("other", "gaussian")),
+        ("Short", "gcfbc", ("other", "flow")),
+        ("Unlearned", "gcbc", ("other", "gaussian")),
+        ("Scaled", "Planner", ("other", "other")),
+    ],
+)
+def test_an_export_says_nothing_that_its_parts_do_not_do(rep, algo, kinds, tmp_path, capsys):
+    folder, outside = tiny.make_data(tmp_path / "data", episodes=3), lambda name: f"far_parts:{name}"
+    names = [outside(name) if name[0].isupper() else name for name in (rep, algo)]
+    sizes = {"rep.inner.hidden": [8], "rep.inner.dim": 4} if rep == "Scaled" else {"rep.hidden": [8], "rep.dim": 4}
+    options = {"steps": 2, "episodes": 0, "seeds": (0,), "algo.hidden": [8], **({} if rep == "Unlearned" else sizes)}
+    run, file = tmp_path / "run", tmp_path / "p.safetensors"
+    tiny.untrained_run(run, folder, settings.preset(tiny.TASK, *names, **options))
+    assert main(["export", str(run), "--out", str(file)]) == 0, capsys.readouterr().err
+    about = json.loads(file.with_suffix(".json").read_text())
+    assert (about["goal"]["kind"], about["policy"]["kind"]) == kinds
+    original, loaded = dualgoal.load(run), dualgoal.load(file)
+    rows = np.random.default_rng(0).normal(size=(2, 5, 2)) * 9
+    np.testing.assert_array_equal(loaded.act(*rows, draw=1), original.act(*rows, draw=1))
+    np.testing.assert_array_equal(loaded.encode(rows[1], draw=1), original.encode(rows[1], draw=1))
 
 
 # From the command line ------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,9 @@ from dualgoal.data.standard import Standard
 from dualgoal.errors import UserError
 from dualgoal.machine import Hardware
 from dualgoal.reps import REPS
-from dualgoal.runs import export, facts, flat, onnx_export, policy
+from dualgoal.runs import described, export, facts, flat, onnx_export, policy
 from dualgoal.runs.config import Run
+from test_policy import page
 from tiny import TASK, make_data, untrained
 
 UNITS = ActionRange((-3.0, -2.0, 0.0), (3.0, 2.0, 9.0))
@@ -38,9 +40,9 @@ def run(folder, tmp_path_factory):
     return path
 
 
-def make_policy(rep, algo, shape=(4,), discrete=False, goal_shape=()):
-    """A policy that nobody trained, of a pair on observations of this shape."""
-    small = {} if rep == "orig" else {"hidden": (8, 8), "dim": 8}
+def make_policy(rep, algo, shape=(4,), discrete=False, goal_shape=(), **options):
+    """A policy that nobody trained, of a pair on observations of this shape. `options` are the representation's."""
+    small = ({} if rep == "orig" else {"hidden": (8, 8), "dim": 8}) | options
     few = {"flow_steps": 2} if algo == "gcfbc" else {}
     made = Run(task="x", rep=REPS[rep](**small), algo=ALGOS[algo](hidden=(8, 8), **few))
     data = facts.DataFacts(1, 1, action_range=None if discrete else UNITS)
@@ -197,6 +199,53 @@ def test_flat_arrays_can_be_put_back(pair, shape):
         np.testing.assert_array_equal(again[name], array)
     with pytest.raises(UserError, match="made by another version"):
         flat.unflatten(made.run.rep, made.run.algo, made.params, {**arrays, "more": np.zeros(1)}, "x")
+
+
+def options_of(rep):
+    """Every option of a representation that has choices, with each of them; the first is the default."""
+    for name, kind in get_type_hints(rep).items():
+        default = getattr(rep, name, None)
+        choices = (True, False) if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
+        yield from ({name: choice} for choice in choices if choice != default and name in rep.__dataclass_fields__)
+
+
+DUAL = [{}, *options_of(REPS["dual"]), {"continuity": 0.5}, {"hard_goals": 0.5}, {"normalize": True, "learner": "ivl"}]
+
+
+@pytest.mark.parametrize("options", DUAL, ids=str)
+def test_the_reader_on_the_page_knows_every_option_of_dual(options):
+    made, reader = make_policy("dual", "gcivl", **options), {}
+    exec(page(), reader)
+    arrays, about = export.describe(made)
+    states, goals = np.random.default_rng(0).normal(size=(2, 9, 4), scale=3)
+    np.testing.assert_allclose(reader["encode"](arrays, about, goals), made.encode(goals), atol=1e-5)
+    np.testing.assert_allclose(reader["act"](arrays, about, states, goals), made.act(states, goals), atol=1e-4)
+
+
+KINDS = {  # of the two networks; whatever is not here is "other"
+    "orig": "identity", "dual": "mlp", "vip": "mlp", "tra": "mlp", "byol": "mlp", "vib": "bottleneck",
+    "gcivl": "gaussian", "crl": "gaussian", "gciql": "gaussian", "gcbc": "gaussian", "trl": "gaussian", "gcfbc": "flow",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(4,), (8, 8, 3)])
+@pytest.mark.parametrize("rep, algo", [*((rep, "gcbc") for rep in REPS), *(("vib", algo) for algo in ALGOS)])
+def test_every_part_is_what_its_export_says(rep, algo, shape):
+    if algo == "none" or (len(shape) == 3 and rep != "vib" and rep in REPS and rep not in ("orig", "dual")):
+        return
+    made = make_policy(rep, algo, shape, discrete=algo == "dqn")
+    _, goal, actor = described.arrays_and_kinds(made)
+    assert (goal["kind"], actor["kind"]) == (KINDS.get(rep, "other"), KINDS.get(algo, "other"))
+
+
+def test_an_embedding_with_eyes_of_its_own_is_kept_whole(monkeypatch):
+    monkeypatch.setitem(REPS, "eyes", type("Eyes", (REPS["dual"],), {"fusion": "late"}))
+    made = make_policy("eyes", "gcbc", (8, 8, 3))
+    arrays, goal, actor = described.arrays_and_kinds(made)
+    assert (goal, actor["kind"]) == ({"kind": "other"}, "gaussian")
+    assert any(name.startswith("goal/phi/encoder/") for name in arrays)
+    params = flat.unflatten(made.run.rep, made.run.algo, made.params, arrays, "x", {"goal"})
+    assert jax.tree.structure(params) == jax.tree.structure(made.params)
 
 
 def test_a_damaged_export_is_one_line(run, tmp_path, capsys):

@@ -80,11 +80,14 @@ def record(path: Path) -> dict[str, bytes]:
 
 def untrained(path: Path, folder: Path, rep: str = "orig", algo: str = "gcbc", **changes) -> Run:
     """A run directory as after the last step, with the parameters of before the first: enough for what only reads."""
+    return untrained_run(path, folder, tiny_run(rep, algo, **changes))
+
+
+def untrained_run(path: Path, folder: Path, run: Run) -> Run:
     from dualgoal.data import dataset
     from dualgoal.loop import TrainingLoop
     from dualgoal.runs import directory, policy, training, trees
 
-    run = tiny_run(rep, algo, **changes)
     facts = training.describe(run, dataset.load(folder, TASK))
     program = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
     with directory.Store(path, run, facts) as record:

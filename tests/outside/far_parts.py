@@ -1,18 +1,23 @@
 """Parts as a package of somebody else would hold them; the tests put this folder on the path.
 
 `Seen` looks at the state: z is the goal relative to a learned embedding of the state. `Planner` is an algorithm whose
-roles have names of their own. `Scaled` is a representation that holds another one.
+roles have names of their own. `Scaled` is a representation that holds another one. More parts do something with their
+networks that an export cannot describe, or break their word.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jax.lax import stop_gradient
 
+from dualgoal.algos import GCBC, GCFBC
+from dualgoal.algos.gcbc import GCBCNets
+from dualgoal.algos.gcfbc import GCFBCNets
 from dualgoal.interface import ALL_LOSSES, Algorithm, Encoded, Representation, Role, Routes, Size, Sizes, rewards
-from dualgoal.nets.heads import Actor, Embedding, Value
-from dualgoal.reps import Wrapped
+from dualgoal.nets.heads import Actor, Embedding, Flow, Value
+from dualgoal.reps import Dual, Orig, Wrapped
 from dualgoal.streams import ACTOR_GOALS, VALUE_GOALS, Waypoint
 
 
@@ -90,6 +95,111 @@ class Planner(Algorithm):
 
     def act(self, nets: Any, s: Any, z: Any, key: Any, temperature: float, spec: Any) -> Any:
         return nets.near(s, z)
+
+
+# Parts that do more with a network than its kind says ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Squashed(GCBC):
+    """Actions are tanh of what the network gives."""
+
+    def act(self, nets: Any, s: Any, z: Any, key: Any, temperature: float, spec: Any) -> Any:
+        return jnp.tanh(nets.actor(s, z))
+
+
+class JudgedNets(eqx.Module):
+    actor: Actor
+    judge: Value
+
+
+@dataclass(frozen=True)
+class Judged(GCBC):
+    """A value has a word in what is done."""
+
+    def init(self, key: Any, spec: Any) -> Any:
+        return JudgedNets(Actor(key, spec, self.hidden), Value(key, spec, self.hidden, members=None))
+
+    def act(self, nets: Any, s: Any, z: Any, key: Any, temperature: float, spec: Any) -> Any:
+        return jnp.where(nets.judge(s, z)[:, None] > -1e9, jnp.clip(nets.actor(s, z), -1, 1), 0)
+
+
+@dataclass(frozen=True)
+class Pieces(GCBC):
+    """The network reads a half of z."""
+
+    def init(self, key: Any, spec: Any) -> Any:
+        return GCBCNets(Actor(key, replace(spec, goal_shape=(spec.goal_shape[0] // 2,)), self.hidden))
+
+    def losses(self, nets: Any, targets: Any, batch: Any, goals: Any, key: Any, spec: Any) -> Any:
+        actions = self.act(nets, batch.s, goals["actor"](batch.s), key, 0.0, spec)
+        return {"actor": (((actions - batch.a) ** 2).mean(), {})}
+
+    def act(self, nets: Any, s: Any, z: Any, key: Any, temperature: float, spec: Any) -> Any:
+        return jnp.clip(nets.actor(s, z[:, : z.shape[1] // 2]), -1, 1)
+
+
+class Swift(Flow):
+    """A velocity that is twice as fast."""
+
+    def __call__(self, s: Any, z: Any, x: Any, t: Any) -> Any:
+        return 2 * super().__call__(s, z, x, t)
+
+
+@dataclass(frozen=True)
+class Brisk(GCFBC):
+    """A flow whose network is not only its layers."""
+
+    def init(self, key: Any, spec: Any) -> Any:
+        return GCFBCNets(Swift(key, spec, self.hidden))
+
+
+@dataclass(frozen=True)
+class Streaming(Algorithm):
+    """A flow policy whose option has a name of its own."""
+
+    strides: int = 3
+    """Euler steps from noise to action."""
+    hidden: tuple[int, ...] = (8,)
+    """Hidden layer sizes."""
+
+    policy_network = "actor"
+    actions = GCFBC.actions
+    roles = GCFBC.roles
+
+    def init(self, key: Any, spec: Any) -> Any:
+        return GCFBCNets(Flow(key, spec, self.hidden))
+
+    def losses(self, nets: Any, targets: Any, batch: Any, goals: Any, key: Any, spec: Any) -> Any:
+        return GCFBC.losses(self, nets, targets, batch, goals, key, spec)
+
+    def act(self, nets: Any, s: Any, z: Any, key: Any, temperature: float, spec: Any) -> Any:
+        return GCFBC(flow_steps=self.strides).act(nets, s, z, key, temperature, spec)
+
+
+@dataclass(frozen=True)
+class Doubled(Dual):
+    """z is twice what the network gives."""
+
+    def encode(self, nets: Any, g: Any, s: Any, key: Any) -> Encoded:
+        return Encoded(2 * nets.phi.mean(g))
+
+
+@dataclass(frozen=True)
+class Short(Dual):
+    """z is on a sphere, but not on the one of `on_sphere`."""
+
+    def encode(self, nets: Any, g: Any, s: Any, key: Any) -> Encoded:
+        z = nets.phi.mean(g)
+        return Encoded(z / jnp.linalg.norm(z, axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Unlearned(Orig):
+    """The goal in other units."""
+
+    def encode(self, nets: Any, g: Any, s: Any, key: Any) -> Encoded:
+        return Encoded(g / 10)
 
 
 # Parts that break their word ------------------------------------------------------------------------------------------

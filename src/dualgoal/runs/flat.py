@@ -4,6 +4,8 @@ Networks become numbered layers `goal/0/w, goal/0/b, ...` in the order in which 
 which only training needs, are left out.
 """
 
+from collections.abc import Set
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -16,17 +18,21 @@ from dualgoal.runs import trees
 from dualgoal.runs.checkpoint import OTHER_CODE, Arrays
 
 Kind = dict[str, Any]
+NONE: frozenset[str] = frozenset()
 
 
-def flatten(rep: Representation, algo: Algorithm, params: Any) -> tuple[Arrays, Kind, Kind]:
-    """All arrays by name, and what the goal's and the policy's are."""
-    goal, goal_kind = _goal(rep, params.rep)
-    actor, actor_kind = _actor(algo, params.algo)
+def flatten(rep: Representation, algo: Algorithm, params: Any, other: Set[str] = NONE) -> tuple[Arrays, Kind, Kind]:
+    """All arrays by name, and what the goal's and the policy's are. Of those ("goal", "policy") that are said to be
+    `other`, all networks are kept, under their own names."""
+    goal, goal_kind = _as_they_are("goal", params.rep) if "goal" in other else _goal(rep, params.rep)
+    actor, actor_kind = _as_they_are("policy", params.algo) if "policy" in other else _actor(algo, params.algo)
     encoders = {f"encoders/{name}": leaf for name, leaf in trees.to_host(params.encoders).items()}
     return {k: np.asarray(v) for k, v in {**goal, **actor, **encoders}.items()}, goal_kind, actor_kind
 
 
-def unflatten(rep: Representation, algo: Algorithm, template: Any, arrays: Arrays, name: str) -> Any:
+def unflatten(
+    rep: Representation, algo: Algorithm, template: Any, arrays: Arrays, name: str, other: Set[str] = NONE
+) -> Any:
     """The parameters again, None where the arrays do not say; `template` has their shapes, `name` is for messages.
 
     Each number of the template is given its own index (a float, as networks hold floats), and flattening these tells
@@ -38,7 +44,7 @@ def unflatten(rep: Representation, algo: Algorithm, template: Any, arrays: Array
         np.arange(a, b, dtype=np.float64).reshape(leaf.shape)
         for a, b, leaf in zip(ends, ends[1:], leaves, strict=False)
     ]
-    layout, _, _ = flatten(rep, algo, jax.tree.unflatten(structure, places))
+    layout, _, _ = flatten(rep, algo, jax.tree.unflatten(structure, places), other)
     if wrong := [key for key in {*layout, *arrays} if _shape(layout, key) != _shape(arrays, key)]:
         key = min(wrong)
         found, wanted = _shape(arrays, key) or "absent", _shape(layout, key) or "absent"
@@ -64,10 +70,10 @@ def _goal(rep: Representation, rep_nets: Any) -> tuple[Arrays, Kind]:
         heads = {f"goal/{name}": _linear(head) for name, head in (("mean", net.mean), ("log_std", net.log_std))}
         flat = {f"{name}/{part}": array for name, layer in heads.items() for part, array in layer.items()}
         return _stack("goal", net.trunk) | flat, {"kind": "bottleneck"}
-    if isinstance(net, Embedding):
+    if isinstance(net, Embedding) and net.encoder is None:
         members = net.mlp.layers[0].w.shape[0] if net.mlp.layers[0].w.ndim == 3 else None
         return _stack("goal", net.mlp), {"kind": "mlp", "members": members, "sphere": rep.on_sphere}
-    return {f"goal/{name}": leaf for name, leaf in trees.to_host(rep_nets).items()}, {"kind": "other"}
+    return _as_they_are("goal", rep_nets)
 
 
 def _actor(algo: Algorithm, algo_nets: Any) -> tuple[Arrays, Kind]:
@@ -75,9 +81,15 @@ def _actor(algo: Algorithm, algo_nets: Any) -> tuple[Arrays, Kind]:
     net = getattr(algo_nets, algo.policy_network) if algo.policy_network else None
     if isinstance(net, Actor):
         return _stack("policy", net.mlp, net.head) | _fusion(net), {"kind": "gaussian"}
-    if isinstance(net, Flow):
-        return _stack("policy", net.mlp) | _fusion(net), {"kind": "flow"}
-    return {f"policy/{name}": leaf for name, leaf in trees.to_host(algo_nets).items()}, {"kind": "other"}
+    steps = getattr(algo, "flow_steps", None)
+    if isinstance(net, Flow) and isinstance(steps, Integral):
+        return _stack("policy", net.mlp) | _fusion(net), {"kind": "flow", "flow_steps": int(steps)}
+    return _as_they_are("policy", algo_nets)
+
+
+def _as_they_are(prefix: str, nets: Any) -> tuple[Arrays, Kind]:
+    """All networks of a part under their own names."""
+    return {f"{prefix}/{name}": leaf for name, leaf in trees.to_host(nets).items()}, {"kind": "other"}
 
 
 def _fusion(net: Any) -> Arrays:

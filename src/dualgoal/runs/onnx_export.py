@@ -1,18 +1,15 @@
 """Export to ONNX: the policy as one file, and the goal encoder as another, compared with the original before they are
 written (docs/export.md)."""
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
 
 from dualgoal import files, imports, machine
-from dualgoal.agent import Agent
 from dualgoal.errors import UserError
 from dualgoal.fast import activations
 from dualgoal.runs import export, onnx_graph, policy
@@ -67,7 +64,7 @@ def _require_free(file: Path) -> None:
 
 def parts_of(loaded: policy.Policy, out: Path) -> list[Part]:
     """The files to make of a policy."""
-    agent, params = _in_float32(loaded)
+    agent, params = policy.in_float32(loaded)
     sizes, units, rep = loaded.facts.sizes, loaded.facts.dataset.action_range, loaded.run.rep
     kind = np.uint8 if sizes.pixels else np.float32
     both: Inputs = {"observation": (sizes.observation_shape, kind), "goal": (sizes.goal, kind)}
@@ -92,15 +89,6 @@ def parts_of(loaded: policy.Policy, out: Path) -> list[Part]:
     anywhere = jnp.zeros((1, *sizes.observation_shape), kind) if sizes.goal_shape else None  # it is not looked at
     blind = lambda key, g: agent.encode(params, goal(g), key, anywhere)
     return [*parts, Part(file, "z", blind, alone, lambda g, draw: loaded.encode(g, draw=draw))]
-
-
-def _in_float32(loaded: policy.Policy) -> tuple[Agent, Any]:
-    """The agent and its parameters with products in full precision, whatever it was trained with."""
-    spec = dataclasses.replace(loaded.agent.spec, precision="float32")
-    agent = dataclasses.replace(loaded.agent, spec=spec)
-    structure = jax.tree.structure(jax.eval_shape(agent.init, random.key(0)).params, is_leaf=lambda x: x is None)
-    leaves = jax.tree.leaves(loaded.params, is_leaf=lambda x: x is None)
-    return agent, jax.tree.unflatten(structure, leaves)
 
 
 def checked(part: Part, loaded: policy.Policy, runtime: Any) -> tuple[bytes, str]:

@@ -96,13 +96,21 @@ def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
     run, facts = config.from_dict(known["run"]), RunFacts.from_json(known["facts"], f"{about}: facts")
     agent = agent_for(run, facts.sizes)
     arrays = checkpoint.arrays_in(content, file)
-    params = flat.unflatten(run.rep, run.algo, _template(agent).params, arrays, str(file))
+    other = frozenset(part for part in ("goal", "policy") if known.get(part) == {"kind": "other"})
+    params = flat.unflatten(run.rep, run.algo, _template(agent).params, arrays, str(file), other)
     return Policy(agent, params, run, facts, **named, only_acts=True)
 
 
 @functools.lru_cache(maxsize=8)
 def _template(agent: Agent) -> Any:
     return jax.eval_shape(agent.init, random.key(0))
+
+
+def in_float32(loaded: "Policy") -> tuple[Agent, Any]:
+    """The agent and its parameters with products in full precision, whatever it was trained with."""
+    agent = dataclasses.replace(loaded.agent, spec=dataclasses.replace(loaded.agent.spec, precision="float32"))
+    structure = jax.tree.structure(_template(agent).params, is_leaf=lambda x: x is None)
+    return agent, jax.tree.unflatten(structure, jax.tree.leaves(loaded.params, is_leaf=lambda x: x is None))
 
 
 def own_parts(run: config.Run) -> AbstractContextManager[None]:
