@@ -168,6 +168,12 @@ def test_the_frozen_representation_brings_its_options(tmp_path):
     phi = untrained(tmp_path / "phi", make_data(tmp_path / "data"), "dual", "none")
     run = parsed(TASK, "--frozen-rep", str(tmp_path / "phi"), "--algo", "gcbc")
     assert run.rep == phi.rep and run.frozen_rep and run.rep_name == "dual"
+    (tmp_path / "same.toml").write_text(f"rep.dim = {phi.rep.dim}\n")
+    (tmp_path / "other.toml").write_text("rep.dim = 99\n")
+    frozen = ["--frozen-rep", str(tmp_path / "phi"), "--algo", "gcbc", "--config"]
+    assert parsed(TASK, *frozen, str(tmp_path / "same.toml")).rep == phi.rep
+    with pytest.raises(UserError, match=f"rep.dim is 99, but {phi.rep.dim} in the run of --frozen-rep"):
+        parsed(TASK, *frozen, str(tmp_path / "other.toml"))
 
 
 def test_train_eval_and_resume_from_the_command_line(tmp_path, capsys, monkeypatch):

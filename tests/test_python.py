@@ -150,6 +150,8 @@ def test_what_can_be_trained_on(data, tmp_path):
     ):
         with pytest.raises(UserError, match=words):
             configure(**given)
+    with pytest.raises(UserError, match="algo is an object, so 'algo.hidden' is an option of it: give it there"):
+        dualgoal.train(data, "x", algo=dualgoal.ALGOS["gcbc"](), **{"algo.hidden": (4,)})
     with pytest.raises(UserError, match="a Run has all its options"):
         dualgoal.train(run, "x", steps=3)
     with pytest.raises(UserError, match="a Run has all its options"):

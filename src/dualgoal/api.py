@@ -103,6 +103,9 @@ def _configure(
     for kind, part in (("rep", rep), ("algo", algo)):
         if not isinstance(part, str | Representation | Algorithm):
             raise UserError(f"{kind} is {part!r}; expected a name, or an object such as dualgoal.REPS['dual'](dim=64)")
+        dotted = [name for name in options if name.startswith(f"{kind}.")]
+        if dotted and not isinstance(part, str):
+            raise UserError(f"{kind} is an object, so '{dotted[0]}' is an option of it: give it there, not to train")
     options = {name: _as_option(name, value) for name, value in options.items()}
     datasets = None
     if isinstance(what, Dataset):

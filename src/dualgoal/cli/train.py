@@ -163,7 +163,12 @@ def _base(chosen: argparse.Namespace, file: RunFile) -> Run:
                 raise UserError(f"{file.path}: its data are not where they were; give them as --data")
             raise UserError(f"{unknown('task', task, tasks.TASKS)}; to train on data of your own give --data FOLDER")
         run = settings.for_task(task, rep, algo, has_data=has_data, has_env=has_env, source=source, **options)
-        return run if frozen is None else dataclasses.replace(run, rep=frozen)
+        if frozen is None:
+            return run
+        asked, there = (config.flat({"rep": config.to_dict(part)}) for part in (run.rep, frozen))
+        if other := [name for name in config.flat(options) if name in asked and asked[name] != there.get(name)]:
+            raise UserError(f"{other[0]} is {asked[other[0]]}, but {there.get(other[0])} in the run of --frozen-rep")
+        return dataclasses.replace(run, rep=frozen)
 
     run = made(**steps)
     options = file.options_for({"rep": rep, "algo": algo})
