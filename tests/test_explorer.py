@@ -206,7 +206,10 @@ def cut(found):
     return np.stack([sheet[y * high : (y + 1) * high, x * wide : (x + 1) * wide] for y, x in places]).astype(float)
 
 
-@pytest.mark.parametrize(("task", "moved"), [("puzzle-3x3-play-v0", "button_states"), ("cube-single-play-v0", "qpos")])
+@pytest.mark.parametrize(
+    ("task", "moved"),
+    [("puzzle-3x3-play-v0", "button_states"), ("scene-play-v0", "button_states"), ("cube-single-play-v0", "qpos")],
+)
 def test_states_of_an_arm_are_drawn_from_the_simulator_s_states(monkeypatch, tmp_path, task, moved):
     """Rows that differ in the simulator alone give pictures that differ; without its states there are none."""
     if rendering.missing().keys() >= {"egl", "osmesa"}:
@@ -216,7 +219,7 @@ def test_states_of_an_arm_are_drawn_from_the_simulator_s_states(monkeypatch, tmp
     rows = 6
     states = {"qpos": np.tile(env.raw.data.qpos, (rows, 1))}
     if moved == "button_states":
-        states[moved] = np.tile(np.arange(rows)[:, None] % 2, (1, 9))
+        states[moved] = np.tile(np.arange(rows)[:, None] % 2, (1, 9 if task.startswith("puzzle") else 2))
     else:
         states[moved][1::2, 14] += 0.1  # the cube, ten centimetres away from the robot
     env.close()
