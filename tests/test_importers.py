@@ -495,3 +495,12 @@ def test_episodes_in_memory_may_have_parts(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             dataset.Dataset.from_episodes(wrong)
+
+
+def test_arrays_that_nobody_asked_for_may_hold_objects(tmp_path):
+    arrays = flat(episodes()) | {"infos": np.array([{"a": 1}] * 18, dtype=object)}
+    np.savez(tmp_path / "own.npz", **arrays)
+    importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
+    for options in ({"observation_keys": ["infos"]}, {"keys": {"goals": "infos"}}):
+        with pytest.raises(UserError, match="own.npz: 'infos' holds pickled Python objects, which are never loaded"):
+            importing.import_dataset(tmp_path / "own.npz", tmp_path / "b", **options)

@@ -30,6 +30,7 @@ def members(archive: Archive) -> None:
         if key not in found:
             have = ", ".join(sorted(found)) or "nothing"
             raise UserError(f"{name}: '{key}' is missing (it holds {have}); 'dualgoal data import' renames keys")
+    archive.require_plain(REQUIRED)
     _check_kinds(name, {key: (found[key].shape, found[key].dtype) for key in REQUIRED})
 
 

@@ -27,6 +27,7 @@ BLOCK = 1 << 22
 MOST_MEMBERS = 1000
 AGAIN = "download or generate the file again"
 ALIGNMENT = 64
+SIGNATURE = b"PK"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def _refuse_other_formats(path: Path) -> None:
     """Raise if a file is of another format: then it is not damaged, and a new copy would not help."""
     with path.open("rb") as file:
         start = file.read(8)
-    if not start or start.startswith(b"PK"):
+    if not start or start.startswith(SIGNATURE):
         return
     known = next((name for signature, name in FORMATS.items() if start.startswith(signature)), None)
     cure = IMPORTED.get(known or "", "save its arrays with numpy.savez, and import that with 'dualgoal data import'")
@@ -108,6 +109,8 @@ class Archive(AbstractContextManager["Archive"]):
             shape, order, dtype = self._header(stream, key)
             offset = stream.tell()
         member = Member(key, shape, dtype, by_column=order and len(shape) > 1)
+        if dtype.hasobject:  # how long a pickle is, nobody knows who does not load it
+            return member
         if member.nbytes + offset != info.file_size:
             raise UserError(
                 f"{self.path.name}: '{key}' claims shape {shape} of {dtype} ({member.nbytes} bytes) "
@@ -122,17 +125,22 @@ class Archive(AbstractContextManager["Archive"]):
             raise UserError(
                 f"{self.path.name}: '{key}' has npy format {version}; save it again as a plain array"
             ) from None
-        if dtype.hasobject:
-            raise UserError(
-                f"{self.path.name}: '{key}' holds pickled Python objects, which are never loaded; "
-                "save it as a plain numeric array"
-            )
         if any(n < 0 for n in shape):
             raise UserError(f"{self.path.name}: '{key}' claims the impossible shape {shape}")
         return shape, order, dtype
 
+    def require_plain(self, keys: Iterable[str]) -> None:
+        """Raise if one of these arrays is not made of numbers or texts."""
+        for key in keys:
+            if self.members[key].dtype.hasobject:
+                raise UserError(
+                    f"{self.path.name}: '{key}' holds pickled Python objects, which are never loaded; "
+                    "save it as a plain numeric array"
+                )
+
     def _blocks(self, member: Member) -> Iterator[bytes]:
         key = member.key
+        self.require_plain((key,))
         with one_line(self.path.name, f"'{key}' is damaged", AGAIN), self._zip.open(f"{key}.npy") as stream:
             self._header(stream, key)
             left = member.nbytes
@@ -148,6 +156,7 @@ class Archive(AbstractContextManager["Archive"]):
         """One array, allocated once, or twice if it is stored by column; refused beyond `limit` bytes (default: the
         memory that is free)."""
         member = self.members[key]
+        self.require_plain((key,))
         self.require_memory((key,), machine.free_memory() // 2 if member.by_column and limit is None else limit)
         if member.by_column:
             turned = Member(key, member.shape[::-1], member.dtype)
@@ -185,6 +194,7 @@ class Archive(AbstractContextManager["Archive"]):
     def unpack(self, key: str, target: Path) -> None:
         """Decompress one array into an npy file, in blocks, so that it can be memory-mapped."""
         member = self.members[key]
+        self.require_plain((key,))
         if member.by_column:
             raise UserError(f"{self.path.name}: '{key}' is stored column by column; save numpy.ascontiguousarray of it")
         with target.open("wb") as out:
