@@ -504,3 +504,20 @@ def test_arrays_that_nobody_asked_for_may_hold_objects(tmp_path):
     for options in ({"observation_keys": ["infos"]}, {"keys": {"goals": "infos"}}):
         with pytest.raises(UserError, match="own.npz: 'infos' holds pickled Python objects, which are never loaded"):
             importing.import_dataset(tmp_path / "own.npz", tmp_path / "b", **options)
+
+
+def test_what_is_not_made_of_numbers_or_no_vector_cannot_be_joined(tmp_path):
+    more = {
+        "time": np.arange(18).astype("datetime64[s]"),
+        "matrix": np.zeros((18, 2, 2)),
+        "name": np.full(18, "a"),
+    }
+    np.savez(tmp_path / "own.npz", **flat(episodes()), **more)
+    for name, message in (
+        ("time", r"'time' is of type datetime64\[s\]; observations are made of numbers"),
+        ("name", r"'name' is of type <U1; observations are made of numbers"),
+        ("matrix", r"'matrix' has shape \(4, 2, 2\), and only vectors can be joined; flatten its rows"),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", observation_keys=["observations", name])
+        assert "images" not in str(caught.value)

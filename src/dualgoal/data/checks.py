@@ -55,9 +55,9 @@ def _check_kinds(name: str, kinds: dict[str, tuple[tuple[int, ...], np.dtype]]) 
         raise UserError(f"{name}: 'terminals' has shape {end} and type {end_type}; expected (T,) of 0 and 1")
     for key, shape in (("actions", act), ("terminals", end)):
         if shape[0] != obs[0]:
-            raise UserError(f"{name}: '{key}' has {shape[0]} rows but 'observations' has {obs[0]}; they must be equal")
+            raise BadEpisode(f"{name}: '{key}' has {shape[0]} rows but 'observations' has {obs[0]}; they must be equal")
     if 0 in obs or 0 in act:
-        raise UserError(f"{name}: 'observations' {obs} and 'actions' {act} must not be empty")
+        raise BadEpisode(f"{name}: 'observations' {obs} and 'actions' {act} must not be empty")
 
 
 def arrays(

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dualgoal import imports
-from dualgoal.errors import UserError, kind_of
+from dualgoal.data.checks import BadEpisode
+from dualgoal.errors import UserError, kind_of, listed
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class GoalSpace:
         if len(set(dims)) < len(dims) or min(dims, default=0) < 0:
             raise UserError(f"--goal-dims {' '.join(map(str, dims))}: expected different coordinates from 0 on")
         return cls((), dims, keys, imports.absolute(function) if function else None)
+
+    @property
+    def option(self) -> str:
+        """Which of the options describes this space."""
+        return "dims" if self.dims else "keys" if self.keys else "function"
 
     def of(self, name: str, observations: np.ndarray) -> np.ndarray | None:
         """The goals of rows of observations, where they follow from these; `name` says whose rows in messages."""
@@ -81,18 +87,24 @@ def join(name: str, what: str, parts: Mapping[str, Any], chosen: Sequence[str]) 
     """Parts of dict observations, or arrays of a file, as one vector per row; an image can only stand alone."""
     require_parts(name, what, parts, chosen)
     found = [np.asarray(parts[key]) for key in chosen]
+    for key, part in zip(chosen, found, strict=True):
+        if part.dtype.kind not in "bfiu":
+            raise UserError(f"{name}: '{key}' is of type {part.dtype}; {what} are made of numbers")
     if len(found) == 1:
         return found[0]
-    if any(part.ndim > 2 for part in found):
-        raise UserError(f"{name}: images cannot be joined with other {what}; choose one part")
+    for key, part in zip(chosen, found, strict=True):
+        if part.ndim == 4 and part.dtype == np.uint8:
+            raise UserError(f"{name}: images cannot be joined with other {what}; choose one part")
+        if part.ndim > 2:
+            raise UserError(f"{name}: '{key}' has shape {part.shape}, and only vectors can be joined; flatten its rows")
     rows = {key: part.shape[:1] for key, part in zip(chosen, found, strict=True)}
     if len(set(rows.values())) > 1 or () in rows.values():
         counts = ", ".join(f"{key} {shape[0] if shape else 'none'}" for key, shape in rows.items())
-        raise UserError(f"{name}: parts of {what} have different numbers of rows ({counts})")
+        raise BadEpisode(f"{name}: parts of {what} have different numbers of rows ({counts})")
     return np.concatenate([part.reshape(len(part), -1) for part in found], axis=1)
 
 
 def require_parts(name: str, what: str, parts: Mapping[str, Any], chosen: Sequence[str]) -> None:
     """Raise if one of the chosen parts is not there."""
     if missing := [key for key in chosen if key not in parts]:
-        raise UserError(f"{name}: {what} have no part '{missing[0]}' (they have {', '.join(parts)})")
+        raise UserError(f"{name}: {what} have no part '{missing[0]}' (they have {listed(parts)})")
