@@ -69,7 +69,7 @@ def bring(source, out, **options):
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_same_episodes_give_the_same_arrays(kind, made, tmp_path, monkeypatch):
-    monkeypatch.setattr("dualgoal.data.sources.IN_MEMORY", 100 if kind == "npz" else 1 << 20)  # npz by temporary files
+    monkeypatch.setattr("dualgoal.data.tables.IN_MEMORY", 100 if kind == "npz" else 1 << 20)  # npz by temporary files
     source = store(kind, tmp_path, made)
     train, val = bring(source, tmp_path / "out")
     names = ("observation.joints", "observation.speeds")
@@ -226,7 +226,7 @@ def test_older_lerobot_folders_and_other_files_get_an_answer_that_fits(tmp_path,
     with h5py.File(tmp_path / "x.hdf5", "a") as file:
         file["data/demo_1/obs/q"], file["data/demo_1/actions"] = np.zeros((4, 2)), np.zeros((4, 2))
     with pytest.raises(
-        UserError, match=r"x.hdf5 \(data/demo_1\): no array looks like obs.* \(it holds actions, obs/q\)"
+        UserError, match=r"x.hdf5 \(data/demo_1\): does not say which .* observations \(it holds obs/q\)"
     ):
         importing.import_dataset(tmp_path / "x.hdf5", tmp_path / "out")
     with h5py.File(tmp_path / "y.hdf5", "w") as file:

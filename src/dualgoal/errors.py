@@ -1,6 +1,6 @@
 """One kind of exception for everything a user can fix: its message is one line that says what, where and what to do."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 
@@ -77,6 +77,15 @@ def listed(names: Iterable[str]) -> str:
     """
     every = list(names)
     return ", ".join(every[:MOST_NAMES] + ["..."] * (len(every) > MOST_NAMES))
+
+
+def pairs(values: Mapping[str, object]) -> str:
+    """Names with what belongs to them, in a message.
+
+    >>> pairs({"actions": "act", "terminals": ""})
+    'actions act, no terminals'
+    """
+    return ", ".join(f"no {name}" if value == "" else f"{name} {value}" for name, value in values.items())
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from dualgoal.envs.versions import QUICK, Quality
 
 KEY_HELP = (
     "Names of arrays that are not found by themselves, for instance observations=joints actions=speeds terminals=end; "
-    "episodes=NAME is the number of each row's episode."
+    "episodes=NAME is the number of each row's episode; terminals= takes none."
 )
 STANDARDIZE_HELP = (
     "Let networks read each coordinate of observations and goals minus its mean, divided by its standard deviation: "
@@ -101,8 +101,8 @@ class Info(Verb):
 
 @dataclass(frozen=True)
 class Import(Verb):
-    """Reads an npz file, an HDF5 file (D4RL's layout, or a group per episode as in robomimic), a folder with one npz or
-    HDF5 file per episode, a LeRobot v3 folder, or a Minari dataset."""
+    """Reads an npz file, an HDF5 file (D4RL's layout, or a group per episode as in robomimic), a folder of npz or HDF5
+    files with one episode or several each, a LeRobot v3 folder, or a Minari dataset."""
 
     source: Annotated[Positional[str], arg(metavar="SOURCE")]
     """A file, a folder, or minari:ID."""

@@ -60,7 +60,8 @@ class Dataset:
     ) -> "Dataset":
         """A dataset of episodes in memory, each a dictionary with `observations`, `actions` and perhaps `goals`.
 
-        There may be one observation more than actions. Observations may be dictionaries of arrays, of which
+        There may be one observation more than actions. A dictionary with `terminals`, `timeouts` or `episode_index`
+        may hold several episodes, as a file may. Observations may be dictionaries of arrays, of which
         `observation_keys` are joined (default: all) and `goal_keys` make a goal. The other options are those of
         `dualgoal data import`.
 

@@ -6,12 +6,14 @@ ManiSkill each episode is a group (`data/demo_0`, `traj_0`) with datasets of its
 read at a time.
 """
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dualgoal import imports
+from dualgoal.data.paths import natural_order
 from dualgoal.errors import UserError, one_line
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -25,21 +27,31 @@ class Table:
     name: str  # in messages
     members: dict[str, Any]
     file: Any  # is open as long as somebody reads
+    groups: tuple[str, ...] = ()  # by their path, those without datasets too
 
     def episodes(self, names: Collection[str]) -> list["Table"]:
-        """The groups side by side that each hold an array of one of these names, in the order of their numbers; none
-        where such an array stands outside of groups, or in a single one."""
-        paths = [path.split("/") for path in self.members]
-        groups = [parts[:-1] for parts in paths if parts[-1].lower() in names]
-        depth = min(map(len, groups), default=0)
-        chosen: dict[str, dict[str, Any]] = {"/".join(group): {} for group in groups if len(group) == depth}
-        if len(chosen) < 2 or len({group.rpartition("/")[0] for group in chosen}) > 1:
+        """The groups side by side that each hold an array of one of these names (in small letters), in the order of
+        their numbers, with their siblings that are episodes too but lack it; none where such an array stands outside
+        of groups, or in a single one."""
+        groups = {path[: -len(name) - 1] for path in self.members for name in names if _ends_in(path, name)}
+        depth = min((group.count("/") for group in groups), default=0)
+        known = {group for group in groups if group.count("/") == depth}
+        parents = {_parent(group) for group in known}
+        if len(parents) != 1 or any(path.lower() in names for path in self.members):
             return []
-        for parts, entry in zip(paths, self.members.values(), strict=True):
-            if (group := "/".join(parts[:depth])) in chosen:
-                chosen[group]["/".join(parts[depth:])] = entry
-        in_order = sorted(chosen, key=lambda group: (len(group), group))
-        return [Table(f"{self.name} ({group})", chosen[group], self.file) for group in in_order]
+        siblings = [group for group in self.groups if group.count("/") == depth and _parent(group) in parents]
+        inside: dict[str, dict[str, Any]] = {group: {} for group in siblings}
+        for path, entry in self.members.items():
+            parts = path.split("/")
+            if (group := "/".join(parts[: depth + 1])) in inside:
+                inside[group]["/".join(parts[depth + 1 :])] = entry
+        numbered = {_without_numbers(group) for group in known}
+        usual = {name for group in known for name in inside[group]}
+        episodes = [g for g in siblings if _without_numbers(g) in numbered or usual.intersection(inside[g])]
+        if len(episodes) < 2:
+            return []
+        in_order = sorted(episodes, key=natural_order)
+        return [Table(f"{self.name} ({group})", inside[group], self.file) for group in in_order]
 
     def column(self, name: str) -> Any:
         """Something to slice rows from; what is damaged shows when they are read."""
@@ -49,23 +61,37 @@ class Table:
         """Nothing to check: rows are read as they are needed."""
 
 
+def _ends_in(path: str, name: str) -> bool:
+    return path.lower().endswith(f"/{name}")
+
+
+def _parent(group: str) -> str:
+    return group.rpartition("/")[0]
+
+
+def _without_numbers(group: str) -> str:
+    return re.sub("[0-9]+", "0", group)
+
+
 def open_table(path: Path) -> Table:
     """All datasets of numbers of a file."""
     h5py = imports.optional("h5py", "hdf5", f"{path.name}: reading HDF5")
     members: dict[str, Any] = {}
+    groups: list[str] = []
 
     def add(name: str, entry: Any) -> None:
-        if not hasattr(entry, "dtype") or entry.dtype.kind not in "bfiu" or not entry.shape:
-            return  # groups, texts and single numbers
-        if len(members) >= MOST_MEMBERS:
+        if max(len(members), len(groups)) >= MOST_MEMBERS:
             raise UserError(f"{path.name}: holds more than {MOST_MEMBERS:,} datasets; divide it into several files")
-        members[name] = entry
+        if isinstance(entry, h5py.Group):
+            groups.append(name)
+        elif hasattr(entry, "dtype") and entry.dtype.kind in "bfiu" and entry.shape:  # no texts or single numbers
+            members[name] = entry
 
-    with one_line(path.name):
+    with one_line(path.name, "not a readable HDF5 file", "it is truncated, damaged or of another format"):
         file = h5py.File(path, "r")
         refuse_outside(file)
         file.visititems(add)
-    return Table(path.name, members, file)
+    return Table(path.name, members, file, tuple(groups))
 
 
 class Column:

@@ -5,6 +5,7 @@ actions (the state after the last action); the missing last action, which nothin
 episode goes to the validation file. What was done (keys, scaling, digests) is recorded next to the result.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from dualgoal.data import checks, lerobot, minari, npz, origin, sources, tidy
+from dualgoal.data import checks, contents, lerobot, minari, npz, origin, sources, tidy
+from dualgoal.data.contents import Parts
 from dualgoal.data.goals import GoalSpace, names
 from dualgoal.data.origin import ActionRange, FileFacts
 from dualgoal.data.paths import DatasetFiles
-from dualgoal.data.sources import Episode, Parts, Rows, Source
+from dualgoal.data.sources import Episode, Rows, Source
 from dualgoal.data.standard import Moments, Standard
-from dualgoal.errors import UserError, kind_of, number_of
+from dualgoal.errors import UserError, kind_of, listed, number_of, pairs, printable
 from dualgoal.files import locked, make_folder, os_errors_in_one_line, remove_free_lock, replacing, sha256
 from dualgoal.progress import Rate, bar, counted
 
@@ -49,12 +51,13 @@ def import_dataset(
     """Write SRC as `TASK.npz` and `TASK-val.npz` in `out`; returns the training file.
 
     `src` is an npz file, an HDF5 file in D4RL's layout or with a group per episode, a folder of npz or HDF5 files
-    with one episode each, a LeRobot v3 folder, or `minari:ID` (or a Minari folder). `keys` maps our names to those in
-    the files where they are not found automatically (or lists pairs `ours=theirs`); `observation_keys` says which
-    parts of dict observations, or which arrays, to join; `scale_actions` maps the range of each action coordinate
-    onto [-1, 1]; `standardize` lets networks read each coordinate of observations and goals in units of its standard
-    deviation; `image_size` is the height and width to which frames of a LeRobot folder are scaled; `skip_episodes` are
-    the numbers of episodes to leave out, counted from 0 in the order of the source.
+    with one episode or several each, a LeRobot v3 folder, or `minari:ID` (or a Minari folder). `keys` maps our names to
+    those in the files where they are not found automatically (or lists pairs `ours=theirs`), and to an empty name where
+    none is to be taken; `observation_keys` says which parts of dict observations, or which arrays, to join;
+    `scale_actions` maps the range of each action coordinate onto [-1, 1]; `standardize` lets networks read each
+    coordinate of observations and goals in units of its standard deviation; `image_size` is the height and width to
+    which frames of a LeRobot folder are scaled; `skip_episodes` are the numbers of episodes to leave out, counted from
+    0 in the order of the source.
 
     A goal is a whole observation unless the file has an array `goals`, or one of these says otherwise: `goal_dims`, the
     coordinates of an observation; `goal_keys`, parts of dict observations or arrays to join; `goal_function`, a
@@ -62,6 +65,7 @@ def import_dataset(
     """
     space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
     parts = Parts(_pairs(keys), names(observation_keys), space.keys if space else ())
+    _require_one_meaning(parts, space)
     source = _without(src, _with_goals(_open(src, parts, _checked_size(image_size)), space), skip_episodes)
     name = task or Path(str(src).removeprefix("minari:").rstrip("/")).stem.replace(" ", "-")
     files = DatasetFiles(Path(out).expanduser(), name)
@@ -74,7 +78,37 @@ def import_dataset(
     with locked(files.lock):
         _require_free(files)
         _write(source, survey, files, progress)
+    for line in _choices(src, source.origin):
+        _say(line, progress)
     return files.train
+
+
+def _say(line: str, aloud: bool) -> None:
+    if aloud:
+        print(printable(line), file=sys.stderr)
+
+
+def _choices(src: str | Path, found: origin.Origin) -> Iterator[str]:
+    """What an import has chosen, in lines to read."""
+    space = found.goal_space
+    joined = {"observations": found.observation_keys, "goals": space.keys if space else ()}
+    taken = {key: " + ".join(names) for key, names in joined.items() if names} | found.keys
+    if taken:
+        yield f"{src}: taken: {pairs(taken)}"
+    if found.skipped_names:
+        yield f"{src}: left out: {listed(found.skipped_names)}"
+
+
+def _require_one_meaning(parts: Parts, space: GoalSpace | None) -> None:
+    """Raise if two options name the same array, or one names none that is needed."""
+    for key, name in parts.keys.items():
+        if not name and key in contents.REQUIRED:
+            raise UserError(f"--key {key}= names no array; write --key {key}=NAME")
+    twice = "both say what {} are; give one of them"
+    if (named := parts.keys.get("observations")) and parts.observation:
+        raise UserError(f"--key observations={named} and --observation-keys {twice.format('observations')}")
+    if (named := parts.keys.get("goals")) and space is not None:
+        raise UserError(f"--key goals={named} and --goal-{space.option} {twice.format('goals')}")
 
 
 def _checked_size(size: Sequence[int]) -> tuple[int, int] | None:
@@ -145,8 +179,8 @@ def _pairs(keys: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
 
 def _open(src: str | Path, parts: Parts, image_size: tuple[int, int] | None) -> Source:
     path = Path(src).expanduser()
-    if unknown := set(parts.keys) - set(sources.ALIASES):
-        raise UserError(f"no key is called '{sorted(unknown)[0]}' here; rename to one of {', '.join(sources.ALIASES)}")
+    if unknown := set(parts.keys) - set(contents.ALIASES):
+        raise UserError(f"no key is called '{sorted(unknown)[0]}' here; rename to one of {', '.join(contents.ALIASES)}")
     if lerobot.is_lerobot(path):
         return lerobot.open_folder(path, parts, image_size)
     if image_size is not None:
@@ -169,7 +203,8 @@ def _with_goals(source: Source, space: GoalSpace | None) -> Source:
         return rows._replace(goals=made)
 
     episodes = [Episode(name, partial(with_goals, name, read)) for name, read in source.episodes]
-    return Source(episodes, replace(source.origin, goal_space=space))
+    keys = {key: name for key, name in source.origin.keys.items() if key != "goals"}
+    return Source(episodes, replace(source.origin, keys=keys, goal_space=space))
 
 
 def _without(src: str | Path, source: Source, skipped: Iterable[int]) -> Source:
@@ -182,7 +217,9 @@ def _without(src: str | Path, source: Source, skipped: Iterable[int]) -> Source:
         skips = f", and --skip-episodes leaves {len(left) or 'none'}" if numbers else ""
         found = f"{number_of(count, 'episode')}{skips}"
         raise UserError(f"{src}: holds {found}; at least 2 are needed, as one is for validation")
-    return Source(left, replace(source.origin, skipped_episodes=tuple(sorted(map(int, numbers)))))
+    skipped = tuple(sorted(map(int, numbers)))
+    left_out = tuple(source.episodes[number].name for number in skipped)
+    return Source(left, replace(source.origin, skipped_episodes=skipped, skipped_names=left_out))
 
 
 @contextmanager
@@ -223,8 +260,8 @@ def _survey(source: Source, scale_actions: bool, standardize: bool, progress: bo
     lowest, highest = [], []  # actions of each episode
     moments: dict[str, Moments] = {}
     for at, (name, read) in enumerate(_counted(source.episodes, "checking", progress)):
-        arrays = tidy.arrays(read())
         with _skippable(source, at):
+            arrays = tidy.arrays(read())
             kinds = _checked(name, arrays, scale_actions, kinds)
         observations, actions = arrays["observations"], arrays["actions"]
         recorded = actions[:-1] if actions.ndim == 2 else actions  # the last vector may have been filled in

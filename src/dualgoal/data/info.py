@@ -8,7 +8,7 @@ import numpy as np
 from dualgoal.data import npz
 from dualgoal.data.dataset import Dataset, load_splits
 from dualgoal.envs import own_maze, registry
-from dualgoal.errors import UserError, printable
+from dualgoal.errors import UserError, listed, pairs, printable
 from dualgoal.files import make_folder, os_errors_in_one_line, replacing
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ def text(splits: dict[str, Any]) -> str:
         table.add_row(f"{key} range", *spans)
     origin = splits["train"]["provenance"]
     made, drawn = ("source", "file", "sha256", "collector", "seed"), ("shadow_size", "mesh_cell")
-    read = ("observation_keys", "skipped_episodes", "goal_space", "action_range")
+    read = ("keys", "observation_keys", "skipped_episodes", "skipped_names", "goal_space", "action_range")
     for key in (*made, *drawn, "versions", "counts", *read):
         if key in origin:
-            table.add_row(key, _plain_text(_pairs(origin[key]) if isinstance(origin[key], dict) else origin[key]))
+            table.add_row(key, _plain_text(_in_words(origin[key])))
     if "observation_standard" in origin:
         table.add_row("standardized", _plain_text("networks read coordinates minus mean, divided by deviation"))
     console = Console()
@@ -103,8 +103,11 @@ def _length(facts: dict[str, Any]) -> str:
     return f"{length['min']} to {length['max']} (mean {length['mean']:.0f})"
 
 
-def _pairs(values: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in values.items())
+def _in_words(value: Any) -> str:
+    """A value of the JSON file to read; of long lists the beginning."""
+    if isinstance(value, dict):
+        return pairs(value)
+    return listed(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def draw_coverage(dataset: Dataset, out: str | Path) -> Path:

@@ -18,8 +18,9 @@ import numpy as np
 
 from dualgoal import imports, jsons
 from dualgoal.data import goals
+from dualgoal.data.contents import Parts
 from dualgoal.data.origin import Origin, digest
-from dualgoal.data.sources import Episode, Parts, Rows, Source
+from dualgoal.data.sources import Episode, Rows, Source
 from dualgoal.errors import UserError, one_line
 
 DATA = "data/chunk-{:03d}/file-{:03d}.parquet"
@@ -37,7 +38,7 @@ def is_lerobot(folder: Path) -> bool:
 def open_folder(folder: Path, parts: Parts, image_size: tuple[int, int] | None = None) -> Source:
     """All episodes of a LeRobot folder. Frames are scaled to `image_size` (height, width) if one is given."""
     recording = Recording(folder, image_size)
-    keys = {"actions": "action"} | parts.keys
+    keys = {"actions": "action"} | {key: name for key, name in parts.keys.items() if name}
     if unused := [key for key in keys if key not in ("observations", "actions", "goals")]:
         raise UserError(f"{folder.name}: --key {unused[0]}=NAME is for npz and HDF5 files; LeRobot's say it themselves")
     if "observations" not in keys and not parts.observation:

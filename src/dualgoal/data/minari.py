@@ -12,9 +12,10 @@ import numpy as np
 
 from dualgoal import imports, jsons
 from dualgoal.data import hdf5
+from dualgoal.data.contents import Parts
 from dualgoal.data.goals import join
 from dualgoal.data.origin import Origin, digest
-from dualgoal.data.sources import Episode, Parts, Rows, Source
+from dualgoal.data.sources import Episode, Rows, Source
 from dualgoal.errors import UserError, one_line
 
 MOST_EPISODES = 1_000_000

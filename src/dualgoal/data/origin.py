@@ -110,6 +110,7 @@ class Origin:
     observation_keys: tuple[str, ...] = ()
     episode_files: int | None = None
     skipped_episodes: tuple[int, ...] = ()  # of the source, counted from 0
+    skipped_names: tuple[str, ...] = ()  # of the same episodes
     image_size: tuple[int, ...] = ()  # height and width to which frames were scaled
     num_actions: int | None = None  # of discrete actions, in both files together
     # by file name

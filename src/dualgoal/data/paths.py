@@ -1,5 +1,6 @@
-"""The names of a dataset's files: `NAME.npz`, `NAME-val.npz` and `NAME.json` in one folder."""
+"""The names of a dataset's files: `NAME.npz`, `NAME-val.npz` and `NAME.json` in one folder; and the order of names."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,17 @@ from dualgoal.errors import UserError, listed
 
 SPLITS = ("train", "val")
 _VAL = "-val"
+
+
+def natural_order(name: str) -> tuple[list[tuple[int, str]], str]:
+    """A key by which names are sorted as people count: by the numbers in them, whatever zeros lead these.
+
+    >>> sorted(["ep10.npz", "ep2.npz", "ep1.npz"], key=natural_order)
+    ['ep1.npz', 'ep2.npz', 'ep10.npz']
+    """
+    parts = re.split("([0-9]+)", name)
+    parts[1::2] = [digits.lstrip("0") for digits in parts[1::2]]
+    return [(len(part) if at % 2 else 0, part) for at, part in enumerate(parts)], name
 
 
 @dataclass(frozen=True)

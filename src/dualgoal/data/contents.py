@@ -1,0 +1,269 @@
+"""Which named arrays of a file, a group or a dictionary are taken, and which of its rows make an episode; one answer
+for all of them.
+
+A single table, with all episodes one after the other, must say where they end. Of several tables each is an episode,
+or several if it says so itself.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualgoal.data import checks, goals
+from dualgoal.data.tables import MemoryTable, Table
+from dualgoal.errors import UserError, listed
+
+ALIASES = {
+    "observations": ("observations", "observation", "obs", "states", "state", "images", "pixels"),
+    "actions": ("actions", "action", "acts", "act"),
+    "terminals": ("terminals", "terminal", "dones", "done", "ends", "terminated", "terminations", "is_last"),
+    "timeouts": ("timeouts", "timeout", "truncated", "truncations", "truncateds"),
+    "episodes": ("episode_index", "episode_id", "episode_ids", "episodes", "episode"),
+    "goals": ("goals",),
+    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states"),
+}
+FAMILIES = (("observations", "observation", "obs"), ("states", "state"))  # names of the same thing
+REQUIRED = ("observations", "actions")
+ENDS = ("terminals", "timeouts", "episodes")  # any of them says where episodes end
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Which parts of the source to use: our names of arrays and those in the file (an empty one where none is to be
+    taken), and the parts of observations and goals to join."""
+
+    keys: dict[str, str] = field(default_factory=dict)
+    observation: tuple[str, ...] = ()
+    goal: tuple[str, ...] = ()
+
+    @property
+    def joined(self) -> dict[str, tuple[str, ...]]:
+        """The arrays that are joined from several of the file, with their names there."""
+        return {key: names for key, names in (("observations", self.observation), ("goals", self.goal)) if names}
+
+
+class Contents(NamedTuple):
+    """What is taken of a table: for our name of an array those in the table, which are joined; and the rows of each
+    episode, None for all rows."""
+
+    names: dict[str, tuple[str, ...]]
+    spans: list[slice | None]
+
+
+def look(table: Table, parts: Parts, alone: bool) -> Contents:
+    """What is in a table; `alone` is the only one of its source."""
+    names = _choose(table, parts)
+    rows = {key: _rows(table.members[names[key][0]]) for key in REQUIRED}
+    if not alone and (rows["observations"] != rows["actions"] or not rows["actions"]):
+        names.pop("next_observations", None)  # an episode that has one observation more needs none
+    _require_following_fits(table, names)
+    for key in ENDS:  # one number for all rows says nothing about them
+        small = key in names and math.prod(table.members[names[key][0]].shape) <= 1
+        if small and not alone and key not in parts.keys:
+            del names[key]
+    ends = _ends(table, names, bool(parts.keys.get("episodes")), alone)
+    if not alone and not ends[:-1].any():
+        whole = ("observations", "actions", "next_observations") if "next_observations" in names else ()
+        _equal_rows(table.name, {key: table.members[names[key][0]] for key in whole})
+        return Contents(names, [None])
+    arrays = {key: table.members[name] for key, (name, *more) in names.items() if key not in (*ENDS, *parts.joined)}
+    arrays |= {name: table.members[name] for key in parts.joined for name in names[key]}
+    _equal_rows(table.name, arrays | {"ends": ends})
+    ends[-1:] = True  # files often stop in the middle of an episode
+    last = np.flatnonzero(ends)
+    first = np.concatenate([[0], last[:-1] + 1])
+    return Contents(names, [slice(int(a), int(b) + 1) for a, b in zip(first, last, strict=True)])
+
+
+def too_short(table: Table, contents: Contents, alone: bool, episode: str, row: int) -> checks.BadEpisode:
+    """The error for an episode of a single row, with what made it one and what else that could mean."""
+    marks = [key for key in ENDS if key in contents.names]
+    said = " and ".join(f"'{contents.names[key][0]}'" for key in marks)
+    words = f"{episode}: {said} make{'s' * (len(marks) == 1)} row {row} an episode of one row; two or more are needed"
+    if isinstance(table, MemoryTable):
+        return checks.BadEpisode(f"{words}: mark only the last row of each, or leave {said} out of the dictionary")
+    cures = ["mark only the last row of each", "name what numbers the episodes with --key episodes=NAME"]
+    if not alone:
+        cures.append(f"if every file or group is one, take no notice: --key {' '.join(f'{key}=' for key in marks)}")
+    elif len(marks) > 1:
+        cures.append(f"take no notice of one of them, for instance --key {marks[0]}=")
+    return checks.BadEpisode(f"{words}: {', or '.join(cures)}")
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+
+def _choose(table: Table, parts: Parts) -> dict[str, tuple[str, ...]]:
+    """The arrays to take; optional ones that the table does not have are left out."""
+    for key, name in parts.keys.items():
+        if name and name not in table.members:
+            raise UserError(f"{table.name}: no array '{name}' to use as {key} (it holds {listed(table.members)})")
+    names = dict(parts.joined)
+    for key in ALIASES:
+        if key not in parts.joined:
+            names[key] = (parts.keys[key],) if key in parts.keys else _look_up(table, key, names)
+    for key, joined in parts.joined.items():
+        goals.require_parts(table.name, key, table.members, joined)
+    return {key: names[key] for key in ALIASES if any(names[key])}
+
+
+def _look_up(table: Table, key: str, names: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The names in the table of one of our arrays, of which the user says nothing."""
+    by_lower = {name.lower(): name for name in table.members}
+    if key == "next_observations":
+        return _following(by_lower, names["observations"])
+    found = _observations(table) if key == "observations" else [by_lower[a] for a in ALIASES[key] if a in by_lower][:1]
+    if not found and key in REQUIRED:
+        joining = ", or the parts to join: --observation-keys NAME NAME" if key == "observations" else ""
+        raise UserError(
+            f"{table.name}: no array looks like {key} (it holds {listed(table.members) or 'nothing'}); "
+            f"name it: --key {key}=NAME{joining}"
+        )
+    return tuple(found)
+
+
+def _observations(table: Table) -> list[str]:
+    """The array of observations: the one called so, or else the only one that looks like it."""
+    aliases = ALIASES["observations"]
+    found = [name for name in table.members if name.lower().split("/")[0] in aliases]
+    found = [name for name in found if table.members[name].dtype.kind in "bfiu"] or found
+    exact = [name for name in found if name.lower() == "observations"]
+    if exact or not found or (len(found) == 1 and found[0].lower() in aliases):
+        return exact or found
+    raise UserError(
+        f"{table.name}: does not say which arrays are the observations (it holds {listed(found)}); choose one, or "
+        "several to join: --observation-keys NAME NAME"
+    )
+
+
+def _following(by_lower: dict[str, str], observations: tuple[str, ...]) -> tuple[str, ...]:
+    """The arrays with the observations after each action: `next_obs/joints` for `obs/joints`. For a single array a
+    name of the same kind will do, and any if no other array has that kind of name."""
+    chosen = [name.lower() for name in observations]
+    named = [by_lower[f"next_{name}"] for name in chosen if f"next_{name}" in by_lower]
+    if len(named) == len(chosen):
+        return tuple(named)
+    if len(chosen) > 1:
+        return ()
+    family = next((family for family in FAMILIES if chosen[0] in family), None)
+    if family is None:
+        family = FAMILIES[0]
+        if any(name in by_lower for name in family):
+            return ()
+    return tuple(by_lower[f"next_{name}"] for name in family if f"next_{name}" in by_lower)[:1]
+
+
+def _require_following_fits(table: Table, names: dict[str, tuple[str, ...]]) -> None:
+    """Raise if the observations after the actions are of another kind than those before."""
+    if "next_observations" not in names:
+        return
+    before, after = ([table.members[name] for name in names[key]] for key in ("observations", "next_observations"))
+    kinds = [[(entry.shape[1:], entry.dtype == np.uint8) for entry in entries] for entries in (before, after)]
+    if kinds[0] != kinds[1]:
+        described = [
+            " and ".join(f"'{name}' {table.members[name].dtype} {table.members[name].shape[1:]}" for name in names[key])
+            for key in ("next_observations", "observations")
+        ]
+        raise UserError(
+            f"{table.name}: rows of {described[0]} cannot follow rows of {described[1]}; name the array with "
+            "--key next_observations=NAME, or take none with --key next_observations="
+        )
+
+
+# Ends -----------------------------------------------------------------------------------------------------------------
+
+
+def _ends(table: Table, names: dict[str, tuple[str, ...]], by_number: bool, alone: bool) -> np.ndarray:
+    """Which rows are the last of an episode: those that `terminals` or `timeouts` mark and those after which the number
+    of the episode changes, or, if the user says so (`by_number`), the latter only."""
+    marks = {
+        name: np.asarray(table.column(name)[...])
+        for key in (("episodes",) if by_number else ENDS)
+        for name in names.get(key, ())
+    }
+    if alone:
+        _require_marks(table, marks)
+        rows = None
+    else:
+        rows = _steps(table, names, marks)
+    numbers = names.get("episodes", ())
+    flags = [_booleans(table.name, name, mark)[:rows] for name, mark in marks.items() if name not in numbers]
+    changes = [_changes(table.name, name, mark)[:rows] for name, mark in marks.items() if name in numbers]
+    if alone:
+        ends = np.logical_or.reduce([*flags, *changes])
+        if not ends.any():
+            raise UserError(
+                f"{table.name}: no row ends an episode ({' and '.join(marks)} are false everywhere); mark the last "
+                "row of each, or name what tells episodes apart: --key terminals=NAME or --key episodes=NAME"
+            )
+        return ends
+    flagged = np.logical_or.reduce([np.zeros(rows or 0, bool), *flags])
+    return np.logical_or.reduce([_once_at_the_end(flagged), *changes])
+
+
+def _require_marks(table: Table, marks: dict[str, np.ndarray]) -> None:
+    """Raise if nothing says where episodes end, or not of the same rows."""
+    if not marks:
+        raise UserError(
+            f"{table.name}: nothing says where episodes end (it holds {listed(table.members)}); "
+            "name it: --key terminals=NAME for flags, --key episodes=NAME for the number of each row's episode, "
+            "or save a file per episode"
+        )
+    _equal_rows(table.name, marks)
+
+
+def _steps(table: Table, names: dict[str, tuple[str, ...]], marks: dict[str, np.ndarray]) -> int:
+    """The number of rows with an observation and an action; marks are of these, or of one row more."""
+    lengths = [_rows(table.members[names[key][0]]) for key in ("observations", "actions")]
+    for name, mark in marks.items():
+        if _rows(mark) not in lengths:
+            key = next(key for key in ENDS if name in names.get(key, ()))
+            raise UserError(
+                f"{table.name}: '{name}' has {_rows(mark)} rows but '{names['actions'][0]}' has {lengths[1]}; it must "
+                f"have one per step (--key {key}= takes no notice of it)"
+            )
+    return min(lengths)
+
+
+def _once_at_the_end(flags: np.ndarray) -> np.ndarray:
+    """Flags that are true from some row to the last, as a success is that lasts, mark the last row alone."""
+    lasting = flags.any() and flags[int(np.argmax(flags)) :].all()
+    return np.arange(len(flags)) == len(flags) - 1 if lasting else flags
+
+
+def _changes(table: str, name: str, numbers: np.ndarray) -> np.ndarray:
+    """The last row of each stretch of one number, which is that of an episode."""
+    flat = _without_axis_of_one(numbers)
+    if flat.ndim != 1 or not len(flat):
+        raise UserError(f"{table}: numbers of episodes have shape {numbers.shape}; expected (T,)")
+    changes = np.append(flat[1:] != flat[:-1], True)
+    if len(flat) > 1 and changes.all():
+        raise UserError(
+            f"{table}: '{name}' changes in every row, so it does not number episodes; name what does with --key "
+            "episodes=NAME, or take no notice of it with --key episodes="
+        )
+    return changes
+
+
+def _booleans(table: str, name: str, array: np.ndarray) -> np.ndarray:
+    array = _without_axis_of_one(array)
+    if array.ndim != 1 or array.dtype.kind not in "bfiu":
+        raise UserError(f"{table}: '{name}' has shape {array.shape} and type {array.dtype}; expected (T,) of 0 and 1")
+    return checks.booleans(table, name, array)
+
+
+def _without_axis_of_one(array: np.ndarray) -> np.ndarray:
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+
+def _rows(array: Any) -> int:
+    return int(array.shape[0]) if array.shape else 0
+
+
+def _equal_rows(name: str, arrays: dict[str, Any]) -> None:
+    lengths = {key: _rows(array) for key, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{key} {rows}" for key, rows in lengths.items())
+        raise UserError(f"{name}: arrays of different lengths ({counts}); they must have one row per step")
