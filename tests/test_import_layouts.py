@@ -5,8 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from dualgoal import imports
+from dualgoal.cli.main import main
 from dualgoal.data import dataset, importing, info
 from dualgoal.errors import UserError
+from dualgoal.files import sha256
 
 ROWS = 40
 LAYOUTS = ["folder", "groups", "memory"]
@@ -325,7 +328,60 @@ def test_what_cannot_follow_is_one_line(layout, tmp_path):
         imported(tmp_path / "one.npz", tmp_path / "out")
 
 
-# What is refused ------------------------------------------------------------------------------------------------------
+# The same command again, and what is refused --------------------------------------------------------------------------
+
+
+def test_the_same_import_again_says_that_nothing_was_done(tmp_path, capsys):
+    source = folder(tmp_path / "own", {f"{k}.npz": recording(k) for k in range(3)})
+    words = ["data", "import", str(source), "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert "nothing was done" not in capsys.readouterr().err
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert f"{tmp_path / 'out' / 'own.npz'}: already there; nothing was done" in said.err
+    assert said.out.strip() == str(tmp_path / "out" / "own.npz")
+    assert main([*words, "--quiet"]) == 0 and not capsys.readouterr().err
+
+
+def test_an_edited_goal_function_makes_other_goals(tmp_path, capsys, monkeypatch):
+    source = folder(tmp_path / "own", {f"{k}.npz": recording(k) for k in range(3)})
+    code = tmp_path / "my_goals.py"
+    code.write_text("def f(rows):\n    return rows[:, :1]\n")
+    options = {"goal_function": f"{code}:f", "task": "own"}
+    importing.import_dataset(source, tmp_path / "out", **options)
+    before = dataset.load(tmp_path / "out", "own")
+    code.write_text("def f(rows):\n    return 2 * rows[:, 1:]\n")
+    importing.import_dataset(source, tmp_path / "out", **options, progress=True)
+    assert "made again, as the file of the goal function has changed" in capsys.readouterr().err
+    after = dataset.load(tmp_path / "out", "own")
+    assert np.array_equal(before.goals, before.observations[:, :1])
+    assert np.array_equal(after.goals, 2 * after.observations[:, 1:])
+    assert after.provenance["goal_function_sha256"] == sha256(code) != before.provenance["goal_function_sha256"]
+    importing.import_dataset(source, tmp_path / "out", **options, progress=True)
+    assert "nothing was done" in capsys.readouterr().err
+    code.write_text(f"# as before, and the disk is full in between\n{code.read_text()}")
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="own.npz: not written .no room."):
+        patch.setattr(importing, "_origin", lambda *given: (_ for _ in ()).throw(OSError("no room")))
+        importing.import_dataset(source, tmp_path / "out", **options)
+    importing.import_dataset(source, tmp_path / "out", **options)
+    assert np.array_equal(dataset.load(tmp_path / "out", "own").goals, after.goals)
+    code.write_text("def f(rows):\n    raise ValueError(rows)\n")
+    with pytest.raises(UserError, match="raised ValueError"):
+        importing.import_dataset(source, tmp_path / "out", **options)
+    assert np.array_equal(dataset.load(tmp_path / "out", "own").goals, after.goals), "what was there stays"
+    with pytest.raises(UserError, match="already there, and not from this import"):
+        importing.import_dataset(source, tmp_path / "out", **options, skip_episodes=[0])
+
+
+def test_an_edited_module_is_not_loaded_twice(tmp_path, monkeypatch):
+    source = folder(tmp_path / "own", {f"{k}.npz": recording(k) for k in range(3)})
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "goals_of_mine.py").write_text("def f(rows):\n    return rows[:, :1]\n")
+    importing.import_dataset(source, tmp_path / "out", goal_function="goals_of_mine:f")
+    (tmp_path / "goals_of_mine.py").write_text("def f(rows):\n    return rows[:, 1:]\n")
+    with pytest.raises(UserError, match=r"goals_of_mine.py was edited after this process had .*; start Python again"):
+        importing.import_dataset(source, tmp_path / "out", goal_function="goals_of_mine:f")
+    assert imports.digest("goal function", "numpy:sum") and imports.digest("goal function", "builtins:abs") is None
 
 
 def test_a_file_that_is_not_what_it_is_called(tmp_path):

@@ -4,6 +4,7 @@ packages."""
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -17,7 +18,9 @@ from typing import Any
 from dualgoal.errors import UserError, brief, kind_of
 
 WITHOUT_LABMAZE = "pip install --no-deps ogbench==1.2.2 dm-control==1.0.36"  # see pyproject.toml
+OWN = "_own_"  # how the names of modules begin that are scripts
 PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_loaded: dict[str, str] = {}  # SHA-256 of files when they were loaded
 
 
 def modules_of(package: str) -> Callable[[str], ModuleType]:
@@ -61,6 +64,25 @@ def function(what: str, path: str) -> Any:
     if not callable(found):
         raise UserError(f"{what} '{path}': it is {kind_of(found)}, which cannot be called; name a function")
     return found
+
+
+def digest(what: str, path: str) -> str | None:
+    """The SHA-256 of the file that a function comes from, if it comes from one. What was edited after this process had
+    loaded it is loaded again if it is a script; a module of a package cannot be."""
+    found = function(what, path)
+    try:
+        file = Path(inspect.getfile(inspect.unwrap(found)))
+    except TypeError:  # it is compiled, or an object that can be called
+        file = Path(getattr(module_of(what, path), "__file__", None) or "")
+    if not file.is_file():
+        return None
+    now = hashlib.sha256(file.read_bytes()).hexdigest()
+    if _loaded.setdefault(str(file), now) == now:
+        return now
+    if not getattr(found, "__module__", "").startswith(OWN):
+        raise UserError(f"{what} '{path}': {file.name} was edited after this process had loaded it; start Python again")
+    del sys.modules[found.__module__], _loaded[str(file)]
+    return digest(what, path)
 
 
 @contextmanager
@@ -132,15 +154,17 @@ def module_of(what: str, path: str) -> ModuleType:
 def _from_file(file: Path) -> ModuleType:
     """A script as a module, loaded once; its name is its own, so that it hides no module of the same name."""
     file = file.expanduser().resolve()
-    name = f"_own_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    name = f"{OWN}{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} cannot be loaded")
+    content = file.read_bytes()  # compiled here, as Python takes a file of the same size and second for the same
+    _loaded[str(file)] = hashlib.sha256(content).hexdigest()
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        exec(compile(content, str(file), "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
         raise

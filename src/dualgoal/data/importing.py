@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal import imports
 from dualgoal.data import checks, contents, lerobot, minari, npz, origin, sources, tidy
 from dualgoal.data.contents import Parts
 from dualgoal.data.goals import GoalSpace, names
@@ -69,17 +70,24 @@ def import_dataset(
     source = _without(src, _with_goals(_open(src, parts, _checked_size(image_size)), space), skip_episodes)
     name = task or Path(str(src).removeprefix("minari:").rstrip("/")).stem.replace(" ", "-")
     files = DatasetFiles(Path(out).expanduser(), name)
-    if _is_done(source, files, scale_actions, standardize):
+    there = _there(source, files, scale_actions, standardize)
+    if there == "whole":
         remove_free_lock(files.lock)
+        _say(f"{files.train}: already there; nothing was done", progress)
         return files.train
-    _require_free(files)
+    if there != "outdated":
+        _require_free(files)
     survey = _survey(source, scale_actions, standardize, progress)
     make_folder(files.folder)
     with locked(files.lock):
+        if there == "outdated":
+            files.train.unlink(missing_ok=True)  # its absence says that the others are not whole
         _require_free(files)
         _write(source, survey, files, progress)
     for line in _choices(src, source.origin):
         _say(line, progress)
+    if there == "outdated":
+        _say(f"{files.train}: made again, as the file of the goal function has changed", progress)
     return files.train
 
 
@@ -121,24 +129,28 @@ def _checked_size(size: Sequence[int]) -> tuple[int, int] | None:
     return size[0], size[1]
 
 
-def _is_done(source: Source, files: DatasetFiles, scaled: bool, standardized: bool) -> bool:
-    """Whether this very import is there already, whole; known for single files, of which the digest is recorded."""
+def _there(source: Source, files: DatasetFiles, scaled: bool, standardized: bool) -> str:
+    """Whether this very import is there already: "whole", "outdated" if the file of its goal function was another one,
+    or "" if not; known for sources of which the digest is recorded."""
     if source.origin.imported_sha256 is None or not (files.train.is_file() and files.val.is_file()):
-        return False
+        return ""
     found = origin.read(files)
     space = source.origin.goal_space if found.goal_space is None else _goal_space(source, found.goal_space.shape)
     asked = replace(
         source.origin, task=files.name, files=found.files, goal_space=space, action_range=found.action_range,
-        num_actions=found.num_actions,
+        num_actions=found.num_actions, goal_function_sha256=found.goal_function_sha256,
         observation_standard=found.observation_standard, goal_standard=found.goal_standard,
     )  # fmt: skip
     digests = {file.name: sha256(file) for file in (files.train, files.val)}
-    return (
+    same = (
         found == asked
         and (found.action_range is not None) == scaled
         and (found.observation_standard is not None) == standardized
         and digests == {name: facts.sha256 for name, facts in found.files.items()}
     )
+    if not same:
+        return ""
+    return "whole" if found.goal_function_sha256 == source.origin.goal_function_sha256 else "outdated"
 
 
 def gather(
@@ -203,8 +215,9 @@ def _with_goals(source: Source, space: GoalSpace | None) -> Source:
         return rows._replace(goals=made)
 
     episodes = [Episode(name, partial(with_goals, name, read)) for name, read in source.episodes]
+    digest = imports.digest("goal function", space.function) if space.function else None
     keys = {key: name for key, name in source.origin.keys.items() if key != "goals"}
-    return Source(episodes, replace(source.origin, keys=keys, goal_space=space))
+    return Source(episodes, replace(source.origin, keys=keys, goal_space=space, goal_function_sha256=digest))
 
 
 def _without(src: str | Path, source: Source, skipped: Iterable[int]) -> Source:

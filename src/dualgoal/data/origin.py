@@ -111,6 +111,7 @@ class Origin:
     episode_files: int | None = None
     skipped_episodes: tuple[int, ...] = ()  # of the source, counted from 0
     skipped_names: tuple[str, ...] = ()  # of the same episodes
+    goal_function_sha256: str | None = None  # of the file that the goal function comes from
     image_size: tuple[int, ...] = ()  # height and width to which frames were scaled
     num_actions: int | None = None  # of discrete actions, in both files together
     # by file name
