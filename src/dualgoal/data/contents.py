@@ -6,12 +6,14 @@ or several if it says so itself.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualgoal.data import checks, goals
+from dualgoal.data.goals import GoalSpace
 from dualgoal.data.tables import MemoryTable, Table
 from dualgoal.errors import UserError, listed
 
@@ -37,6 +39,26 @@ class Parts:
     keys: dict[str, str] = field(default_factory=dict)
     observation: tuple[str, ...] = ()
     goal: tuple[str, ...] = ()
+
+    @classmethod
+    def choose(
+        cls, keys: Mapping[str, str] | Sequence[str], observation: tuple[str, ...], space: GoalSpace | None
+    ) -> "Parts":
+        """The parts that a user's options describe, if no two of these say the same thing differently."""
+        if not isinstance(keys, Mapping) and (wrong := [pair for pair in keys if "=" not in pair]):
+            raise UserError(f"--key '{wrong[0]}' is not a pair; write it as observations=NAME")
+        given = dict(keys) if isinstance(keys, Mapping) else dict(pair.split("=", 1) for pair in keys)
+        if unknown := set(given) - set(ALIASES):
+            raise UserError(f"no key is called '{sorted(unknown)[0]}' here; rename to one of {', '.join(ALIASES)}")
+        for key in REQUIRED:
+            if given.get(key) == "":
+                raise UserError(f"--key {key}= names no array; write --key {key}=NAME")
+        twice = "both say what {} are; give one of them"
+        if (named := given.get("observations")) and observation:
+            raise UserError(f"--key observations={named} and --observation-keys {twice.format('observations')}")
+        if (named := given.get("goals")) and space is not None:
+            raise UserError(f"--key goals={named} and --goal-{space.option} {twice.format('goals')}")
+        return cls(given, observation, space.keys if space else ())
 
     @property
     def joined(self) -> dict[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal import imports
-from dualgoal.data import checks, contents, lerobot, minari, npz, origin, sources, tidy
+from dualgoal.data import checks, lerobot, minari, npz, origin, sources, tidy
 from dualgoal.data.contents import Parts
 from dualgoal.data.goals import GoalSpace, names
 from dualgoal.data.origin import ActionRange, FileFacts
@@ -65,8 +65,7 @@ def import_dataset(
     function `module:name` from rows of observations to rows of goals.
     """
     space = GoalSpace.choose(goal_dims, goal_keys, goal_function)
-    parts = Parts(_pairs(keys), names(observation_keys), space.keys if space else ())
-    _require_one_meaning(parts, space)
+    parts = Parts.choose(keys, names(observation_keys), space)
     source = _without(src, _with_goals(_open(src, parts, _checked_size(image_size)), space), skip_episodes)
     name = task or Path(str(src).removeprefix("minari:").rstrip("/")).stem.replace(" ", "-")
     files = DatasetFiles(Path(out).expanduser(), name)
@@ -105,18 +104,6 @@ def _choices(src: str | Path, found: origin.Origin) -> Iterator[str]:
         yield f"{src}: taken: {pairs(taken)}"
     if found.skipped_names:
         yield f"{src}: left out: {listed(found.skipped_names)}"
-
-
-def _require_one_meaning(parts: Parts, space: GoalSpace | None) -> None:
-    """Raise if two options name the same array, or one names none that is needed."""
-    for key, name in parts.keys.items():
-        if not name and key in contents.REQUIRED:
-            raise UserError(f"--key {key}= names no array; write --key {key}=NAME")
-    twice = "both say what {} are; give one of them"
-    if (named := parts.keys.get("observations")) and parts.observation:
-        raise UserError(f"--key observations={named} and --observation-keys {twice.format('observations')}")
-    if (named := parts.keys.get("goals")) and space is not None:
-        raise UserError(f"--key goals={named} and --goal-{space.option} {twice.format('goals')}")
 
 
 def _checked_size(size: Sequence[int]) -> tuple[int, int] | None:
@@ -181,18 +168,8 @@ def _require_free(files: DatasetFiles) -> None:
         raise UserError(f"{files.train}: already there, and not from this import; choose another --out or --task")
 
 
-def _pairs(keys: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
-    if isinstance(keys, Mapping):
-        return dict(keys)
-    if wrong := [pair for pair in keys if "=" not in pair]:
-        raise UserError(f"--key '{wrong[0]}' is not a pair; write it as observations=NAME")
-    return dict(pair.split("=", 1) for pair in keys)
-
-
 def _open(src: str | Path, parts: Parts, image_size: tuple[int, int] | None) -> Source:
     path = Path(src).expanduser()
-    if unknown := set(parts.keys) - set(contents.ALIASES):
-        raise UserError(f"no key is called '{sorted(unknown)[0]}' here; rename to one of {', '.join(contents.ALIASES)}")
     if lerobot.is_lerobot(path):
         return lerobot.open_folder(path, parts, image_size)
     if image_size is not None:
