@@ -303,6 +303,18 @@ def test_a_policy_is_told_a_goal_and_sees_parts(trained):
         policy.act(whole, [1, 2], draw=-1)
     with pytest.raises(UserError, match=r"goal has shape \(3,\); this policy takes \(2,\) or \(rows, 2\)"):
         policy.rollout(Told(), goal=[1, 2, 3])
+    parts = {"x": [0.5], "y": [2.0]}
+    assert policy.rollout(Told(), goal=parts, seed=1) == policy.rollout(Told(), goal=[0.5, 2.0], seed=1)
+    for wrong, words in (
+        ({"x": [0.5]}, "my-task: goals have no part 'y' .they have x."),
+        ({"x": [0.5], "y": ["north"]}, "my-task: 'y' is of type <U5; goals are made of numbers"),
+        ("x", "goal is of type <U1; this policy takes numbers"),
+        (None, "goal is of type object; this policy takes numbers"),
+        ([[1, 2], [3]], "goal is no array"),
+        ([[1, 2], [3, 4]], "rollout goes to a single goal, but was given 2 rows; give one of them"),
+    ):
+        with pytest.raises(UserError, match=words):
+            policy.rollout(Told(), goal=wrong)
     with pytest.raises(UserError, match="environments of make_env have numbered goals"):
         policy.rollout(policy.make_env(Told()), goal=[1.0, 2.0])
 

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -218,9 +218,10 @@ class Policy:
             )
         return self._answer(function, obs, goal, None)
 
-    def rollout(self, env: Any = None, goal: int | Sequence[float] = 1, seed: int = 0) -> Episode:
-        """One episode to evaluation goal number `goal`, or to the goal with these coordinates, in the run's environment
-        or in `env`: one that `make_env` gave, wrapped or not, or any Gymnasium environment with such observations."""
+    def rollout(self, env: Any = None, goal: Any = 1, seed: int = 0) -> Episode:
+        """One episode to evaluation goal number `goal`, or to a goal that `act` takes (coordinates, or a dict), in the
+        run's environment or in `env`: one that `make_env` gave, wrapped or not, or any Gymnasium environment with such
+        observations."""
         ready = env is not None and isinstance(getattr(env, "unwrapped", None), TaskEnv)
         facts, number = self.facts, 1
         if isinstance(goal, int | np.integer):
@@ -228,7 +229,9 @@ class Policy:
         else:
             if ready:
                 raise UserError("environments of make_env have numbered goals; give rollout your own, or none")
-            place, _ = self._as_rows("goal", np.asarray(goal, np.float64), facts.sizes.goal)
+            place, one = self._as_rows("goal", goal, facts.sizes.goal)
+            if not one:
+                raise UserError(f"rollout goes to a single goal, but was given {len(place)} rows; give one of them")
             facts = dataclasses.replace(facts, goal_list=(tuple(place[0].tolist()),))
         env = env if ready else world.make(self.run, facts, env)
         units = facts.dataset.action_range
@@ -292,6 +295,8 @@ class Policy:
             raise
         except ValueError as problem:  # rows of different lengths
             raise UserError(f"{name} is no array ({problem})") from problem
+        if value.dtype.kind not in "biuf":
+            raise UserError(f"{name} is of type {value.dtype}; this policy takes numbers")
         value = channels_last(value, shape)
         if value.shape != shape and value.shape[1:] != shape:
             many = ", ".join(map(str, ("rows", *shape)))
@@ -301,8 +306,6 @@ class Policy:
 
     def _require_numbers(self, name: str, value: np.ndarray) -> None:
         """Raise if networks would read something else than was meant, and answer with numbers all the same."""
-        if value.dtype.kind not in "biuf":
-            raise UserError(f"{name} is of type {value.dtype}; this policy takes numbers")
         if self.facts.sizes.pixels and value.dtype != np.uint8:
             if not ((value >= 0) & (value <= 255) & (value == np.rint(value))).all():
                 raise UserError(f"{name} is {value.dtype}; this policy takes images of whole numbers from 0 to 255")
