@@ -96,6 +96,25 @@ def test_a_run_without_an_environment_is_evaluated_by_what_eval_is_told(tmp_path
     assert "max_steps is 0; expected at least 1" in capsys.readouterr().err
 
 
+def test_a_run_without_episodes_is_evaluated_with_the_usual_number(tmp_path, capsys):
+    run = dualgoal.train(walks(0), tmp_path / "run", **SMALL | {"steps": 2, "episodes": 0})
+    path, told = str(run.path), {"success": f"{__file__}:there", "max_steps": 3}
+    with pytest.raises(UserError, match="was trained without evaluation; run '.* --env ENV', and .* --rows eval"):
+        pairwise.compare([path, path])
+    with pytest.raises(UserError, match="no evaluation by dualgoal eval; run 'dualgoal eval [^ ]*run --env ENV'$"):
+        pairwise.compare([path, path], rows="eval")
+    with pytest.warns(evaluation.NotChosen, match="run: was trained without .* playing 50 episodes per goal"):
+        assert [row.episodes for row in dualgoal.evaluate(path, env=Walk, **told)] == [50]
+    words = ["--success", told["success"], "--max-steps", "3"]
+    with pytest.warns(evaluation.NotChosen):
+        assert main(["eval", path, "--env", f"{__file__}:Walk", *words]) == 0
+    assert "step 2, 50 episodes per goal" in capsys.readouterr().out
+    assert main(["compare", path, path, "--rows", "eval"]) == 0
+    assert main(["eval", path, "--env", f"{__file__}:Walk", "--episodes", "0"]) == 2
+    with pytest.raises(UserError, match="episodes is 0; expected at least 1"):
+        dualgoal.evaluate(path, env=Walk, episodes=0)
+
+
 def test_goals_are_drawn_from_the_validation_episodes_of_the_runs_data(tmp_path):
     for name, data in (("walk", walks(0)), ("walk-val", walks(2))):
         rows = {"observations": data.observations, "actions": data.actions, "terminals": data.terminals}

@@ -25,7 +25,7 @@ class Eval(Verb):
 
     run_path: RunPath
     step: Step = None
-    episodes: Annotated[int | None, unset("as in the run", "INT")] = None
+    episodes: Annotated[int | None, unset("as in the run, or 50 if it has none", "INT")] = None
     """Episodes per goal."""
     goal_noise: Annotated[float | None, unset("as in the run", "FLOAT")] = None
     """Standard deviation of noise on the goal, drawn once per episode."""

@@ -97,7 +97,7 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
     if rows == "training":
         chosen = [(directory.evaluations(path), found.run) for path, found in zip(paths, recorded, strict=True)]
     else:
-        conditions = _newest(Path(paths[0]), recorded[0].run, until)
+        conditions = _newest(Path(paths[0]), recorded[0], until)
         under = [_under(Path(path), found.run, conditions, until) for path, found in zip(paths, recorded, strict=True)]
         chosen = [(rows, conditions) for rows in under]
     sides = [
@@ -160,16 +160,20 @@ def _options(run: config.Run, conditions: Conditions) -> str:
     return conditions._replace(**without).words
 
 
-def _newest(path: Path, run: config.Run, until: int | None) -> Conditions:
+def _newest(path: Path, recorded: directory.Recorded, until: int | None) -> Conditions:
     """The conditions of the last evaluation of a policy."""
-    every = [(step, conditions) for step, conditions in _evaluations(path, run) if not conditions.random]
+    every = [(step, conditions) for step, conditions in _evaluations(path, recorded.run) if not conditions.random]
     found = [conditions for step, conditions in every if until is None or step <= until]
     if not found:
         _refuse_later(path, until, [step for step, _ in every])
-        raise UserError(
-            f"{path}: has no evaluation by dualgoal eval; run 'dualgoal eval {path}', or use its training's"
-        )
+        other = ", or use its training's" if recorded.run.eval_steps else ""
+        raise UserError(f"{path}: has no evaluation by dualgoal eval; run '{_command(path, recorded)}'{other}")
     return found[-1]
+
+
+def _command(path: Path, recorded: directory.Recorded) -> str:
+    """What evaluates a run, in an environment that the user has to name if the run names none."""
+    return f"dualgoal eval {path}{'' if world.is_named(recorded.run, recorded.facts) else ' --env ENV'}"
 
 
 def _under(path: Path, run: config.Run, conditions: Conditions, until: int | None) -> list[EvalRow]:
@@ -209,6 +213,11 @@ def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: 
     seeds = tuple(seed for seed, whole in zip(found.seeds, there, strict=True) if whole)
     if not seeds:
         _refuse_later(path, until, [step for _, step in complete(alike, goals or 1)])
+        if not rows and not run.has_policy:
+            raise UserError(f"{path}: trained a representation alone, which has no policy to compare")
+        if not rows and not run.eval_steps:
+            how = f"run '{_command(path, recorded)}', and compare with --rows eval"
+            raise UserError(f"{path}: was trained without evaluation; {how}")
         raise UserError(f"{path}: has no complete evaluation to compare; train it further, or see 'dualgoal runs'")
     counted = found.counted()[-LAST:]
     used = [row for row in alike if row.step in counted and row.seed in seeds]

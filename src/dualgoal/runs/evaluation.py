@@ -30,6 +30,10 @@ class NotRecorded(UserWarning):
     """An evaluation could not be written to its run directory."""
 
 
+class NotChosen(UserWarning):
+    """An evaluation has a setting that neither its run nor its user has chosen."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is played to evaluate a checkpoint."""
@@ -193,17 +197,17 @@ def evaluate(
     require_sensible(conditions, facts.sizes)
     known = facts.goals if env is None and not changed else None
     goals = known or world.count_goals(*world.under(run, facts, conditions, goal_list), env)
+    episodes = _episodes(path, run) if episodes is None else episodes
     conditions = conditions._replace(env=_other(env, run, facts, goals))
     plan = Plan(
         directory.choose_seeds(path, run, (seeds,) if isinstance(seeds, int) else seeds),
         goals,
-        run.episodes if episodes is None else episodes,
+        episodes,
         conditions,
         video,
         films="" if conditions == Plan.of(run, goals).conditions else _slug(conditions.words or "no noise"),
         goal_list=goal_list,
     )
-    check_range("episodes", plan.episodes, 1)  # a run may have none
     try:
         rows = _play(plan, path, chosen, workers, env)
     except UserError:
@@ -217,6 +221,18 @@ def evaluate(
         except UserError as problem:  # a folder of somebody else's: the numbers are worth more than their record
             warnings.warn(f"not recorded: {problem}", NotRecorded, stacklevel=2)
     return rows
+
+
+def _episodes(path: Path, run: Run) -> int:
+    """The episodes per goal of a run; those of runs by default, which is said, if it was trained without evaluation."""
+    if not run.episodes:
+        warnings.warn(
+            f"{path}: was trained without evaluation; playing {Run.episodes} episodes per goal, give --episodes (in "
+            "Python episodes) for another number",
+            NotChosen,
+            stacklevel=3,
+        )
+    return run.episodes or Run.episodes
 
 
 def _other(env: Any, run: Run, facts: RunFacts, goals: int) -> str | None:
