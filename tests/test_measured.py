@@ -84,7 +84,7 @@ class Instant:
 def instant(monkeypatch):
     monkeypatch.setattr(evaluation, "WorkerEvaluator", Instant)
     monkeypatch.setattr(directory, "choose_step", lambda path, step: step or 40)
-    monkeypatch.setattr(world, "count_goals", lambda run, facts, env: 2)
+    monkeypatch.setattr(world, "count_goals", lambda run, facts, env, video: 2)
 
 
 def test_eval_records_unless_told_not_to(run, instant, capsys):

@@ -3,6 +3,7 @@ ways; dict and plain observations; whatever does not fit is one line before anyt
 
 import dataclasses
 import json
+import sys
 
 import gymnasium
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from gymnasium.utils.env_checker import check_env
 
+from dualgoal.cli.main import main
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.goals import GoalSpace
 from dualgoal.envs import own, registry
@@ -173,6 +175,30 @@ def test_films_show_an_own_environment():
     assert len(film) == episode.length + 1 and places[-1] - places[0] == episode.length, "one place further each step"
     with pytest.raises(UserError, match="render.. gives no picture"):
         play([own.OwnEnv(Line(), TERMS)], ahead, 1, first=0, count=1, film=[])
+
+
+def test_films_are_tried_before_training_and_before_evaluation(tmp_path, capsys, monkeypatch):
+    data = episodes(True)
+    np.savez(
+        tmp_path / "line.npz", observations=data.observations, actions=data.actions, terminals=data.terminals,
+        goals=data.goals,
+    )  # fmt: skip
+    words = ["line", "--data", str(tmp_path), "--rep", "orig", "--algo", "gcbc", "--algo.hidden", "8", "--quiet"]
+    words += ["--out", str(tmp_path / "run"), "--steps", "1", "--max-steps", "3", "--batch-size", "4"]
+    told = lambda name: ["--env", f"{__file__}:{name}", "--video"]
+    for more in ([], ["--dry-run"]):
+        assert main(["train", *words, *told("Line"), *more]) == 2
+        assert "line: render() gives no picture; make the environment with" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    for more in ([], ["--dry-run"]):
+        assert main(["train", *words, *told("Drawn"), *more]) == 2
+        assert "a film needs imageio_ffmpeg, which is not installed" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert main(["train", *words, "--episodes", "0"]) == 0
+    evaluate = ["eval", str(tmp_path / "run"), *told("Line"), "--max-steps", "3", "--workers", "1"]
+    assert main(evaluate) == 2 and "a film needs imageio_ffmpeg" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert main(evaluate) == 2 and "line: render() gives no picture" in capsys.readouterr().err
 
 
 def test_listed_goals_are_told_to_the_environment():

@@ -115,7 +115,7 @@ class Train(Run, Verb):
         if self.dry_run:
             from dualgoal.runs import forecast
 
-            print(forecast.text(forecast.look_ahead(run, out, self.data, self.workers)))
+            print(forecast.text(forecast.look_ahead(run, out, self.data, self.workers, self.video)))
             return
         from dualgoal.runs import training
 

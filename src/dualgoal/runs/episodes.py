@@ -115,16 +115,21 @@ def next_to_goal(info: dict[str, Any], frame: np.ndarray) -> np.ndarray:
     return np.concatenate([goal, np.full_like(frame[:, :4], 255), frame], axis=1)
 
 
+def encoder() -> str:
+    """The program that writes films, or one line that says how to install it."""
+    return str(imports.optional("imageio_ffmpeg", "video", "a film").get_ffmpeg_exe())
+
+
 def write_video(path: Path, frames: list[np.ndarray]) -> None:
     """An mp4 of 30 frames a second, and its first frame as a picture to show before it is played. The encoder is
     started directly: imageio would fork a process full of threads."""
-    ffmpeg = imports.optional("imageio_ffmpeg", "video", "a film")
+    program = encoder()
     require_no_link(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     height, width = (n - n % 2 for n in frames[0].shape[:2])  # the codec wants even sizes
     raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", "30", "-i", "-"]
     coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p"]
-    command = [ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *raw, *coded]
+    command = [program, "-y", "-loglevel", "error", *raw, *coded]
     pictures = [np.ascontiguousarray(f[:height, :width], np.uint8) for f in frames]
     content = b"".join(picture.tobytes() for picture in pictures)
     with replacing(path) as temporary, replacing(path.with_suffix(POSTER)) as still:

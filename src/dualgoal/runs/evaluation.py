@@ -19,7 +19,7 @@ from dualgoal.envs.versions import Mismatch, mismatches
 from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.runs import directory, measured, world
 from dualgoal.runs.config import Run
-from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode
+from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode, encoder
 from dualgoal.runs.facts import RunFacts, Sizes
 from dualgoal.runs.rows import Conditions, EvalRow
 from dualgoal.runs.worker import ENVIRONMENT, Job, Player
@@ -195,8 +195,10 @@ def evaluate(
         **changed,
     )
     require_sensible(conditions, facts.sizes)
-    known = facts.goals if env is None and not changed else None
-    goals = known or world.count_goals(*world.under(run, facts, conditions, goal_list), env)
+    if video:
+        encoder()  # which is an extra
+    known = facts.goals if env is None and not changed and not video else None
+    goals = known or world.count_goals(*world.under(run, facts, conditions, goal_list), env, video=video)
     episodes = _episodes(path, run) if episodes is None else episodes
     conditions = conditions._replace(env=_other(env, run, facts, goals))
     plan = Plan(

@@ -17,7 +17,7 @@ from dualgoal.compatibility import check_pair
 from dualgoal.data import checks, npz, origin, paths
 from dualgoal.data.origin import Origin
 from dualgoal.errors import check_range
-from dualgoal.runs import directory, memory, policy, training, world
+from dualgoal.runs import directory, episodes, memory, policy, training, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.evaluation import Plan, require_sensible
 from dualgoal.runs.facts import DataFacts, RunFacts, Sizes
@@ -55,11 +55,11 @@ class Forecast:
     goals: int | None  # of an evaluation, where that is known
 
 
-def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int | None) -> Forecast:
+def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int | None, video: bool = False) -> Forecast:
     """Find out all of it without writing anything."""
     check_range("workers", workers, 1)
     check_pair(run.rep, run.algo, run.frozen_rep is not None)
-    training.check_evaluation(run)
+    training.check_evaluation(run, video)
     machine.a_device_per_core()
     done = 0
     if directory.is_run(out):
@@ -69,14 +69,14 @@ def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int |
     data = None if folder is None else look_at(Path(folder).expanduser(), run.task)
     needed, goals = None, None
     if data is not None:
-        goals = _goals(run, data)
+        goals = _goals(run, data, video)
         agent = policy.agent_for(run, data.sizes)
         needed = memory.estimate(agent, len(run.seeds), data.arrays, data.episodes)
     count = workers or training.default_workers(machine.devices()[0].platform, None)
     return Forecast(run, out, done, data, needed, memory.room(), count if run.eval_steps else 0, goals)
 
 
-def _goals(run: Run, data: DataFile) -> int | None:
+def _goals(run: Run, data: DataFile, video: bool) -> int | None:
     """The number of evaluation goals. An environment of the user's own is made, and must fit the data."""
     kind, count = world.source(run)
     listed = world.goal_list(run, data.sizes.goal, None) if kind == "file" else None
@@ -84,6 +84,8 @@ def _goals(run: Run, data: DataFile) -> int | None:
         return None
     training.require_env(run, may_be_own=data.origin.maze is not None)
     require_sensible(Plan.of(run, 0).conditions, data.sizes)
+    if video:
+        episodes.encoder()
     found = count if listed is None else len(listed)
     if run.env is not None:
         known = data.origin
@@ -96,7 +98,7 @@ def _goals(run: Run, data: DataFile) -> int | None:
             hardware=machine.Hardware.here(machine.arithmetic(run.precision)),
             goal_list=listed,
         )
-        found = world.count_goals(run, facts)
+        found = world.count_goals(run, facts, video=video)
     return (count or world.MANY) if kind == "validation" else found
 
 

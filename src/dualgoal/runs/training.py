@@ -16,7 +16,7 @@ from dualgoal.envs import registry, rendering, tasks
 from dualgoal.errors import UserError, check_range
 from dualgoal.files import cache_folder
 from dualgoal.loop import TrainingLoop
-from dualgoal.runs import continuing, directory, memory, policy, resume, trackers, world
+from dualgoal.runs import continuing, directory, episodes, memory, policy, resume, trackers, world
 from dualgoal.runs.config import Run, differences, require_recordable
 from dualgoal.runs.evaluation import Plan, WorkerEvaluator, require_sensible
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
@@ -66,7 +66,7 @@ def train(
     require_recordable(run)  # this and what follows before any data are downloaded or made
     check_pair(run.rep, run.algo, run.frozen_rep is not None)
     if evaluator is None and env is None:
-        check_evaluation(run)
+        check_evaluation(run, video)
     warn: Say = progress.Display().say if quiet else lambda text: print(text, flush=True)
     say: Say = (lambda text: None) if quiet else warn
     training, validation = datasets or load_data(run.task, data_path, say)
@@ -74,7 +74,7 @@ def train(
     if validation is not None:
         _require_alike(facts, validation)
     if evaluator is None:
-        facts = _with_goals(facts, run, training, validation, env)
+        facts = _with_goals(facts, run, training, validation, env, video)
     goals = facts.goals or 0
     with policy.own_parts(run):  # what does not work is refused before any file
         loop = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
@@ -120,7 +120,9 @@ def train(
     return out
 
 
-def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Dataset | None, env: Any) -> RunFacts:
+def _with_goals(
+    facts: RunFacts, run: Run, training: Dataset, validation: Dataset | None, env: Any, video: bool
+) -> RunFacts:
     """The goals of the run's evaluations. The environment is made for this, so what does not fit is found now."""
     if env is None and facts.dataset.maze is None:
         require_env(run, may_be_own=False)
@@ -128,7 +130,9 @@ def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Datase
     if not run.eval_steps:  # goals are still those of whoever evaluates it later
         return facts
     require_sensible(Plan.of(run, 0).conditions, facts.sizes)
-    return dataclasses.replace(facts, goals=world.count_goals(run, facts, env))
+    if video:
+        episodes.encoder()  # which is an extra
+    return dataclasses.replace(facts, goals=world.count_goals(run, facts, env, video=video))
 
 
 def default_workers(platform: str, cpus: list[int] | None) -> int:
@@ -215,8 +219,8 @@ def _require_alike(facts: RunFacts, validation: Dataset) -> None:
         )
 
 
-def check_evaluation(run: Run) -> None:
-    """Find out before training what would go wrong after it."""
+def check_evaluation(run: Run, video: bool = False) -> None:
+    """Find out before training what would go wrong after it, or in its films."""
     world.source(run)  # what it says must be readable
     if not run.eval_steps:
         return
@@ -225,6 +229,8 @@ def check_evaluation(run: Run) -> None:
         rendering.require(f"evaluation of '{run.task}'")
         if run.goal_noise:
             raise UserError("goal noise is for vectors; evaluate image goals without it")
+    elif run.env is None and video and tasks.is_ogbench(run.task):
+        rendering.require(f"a film of '{run.task}'")
 
 
 def require_env(run: Run, may_be_own: bool) -> None:

@@ -173,15 +173,17 @@ def read_goals(file: Path, width: int) -> Goals:
     return tuple(tuple(row) for row in rows.tolist())
 
 
-def count_goals(run: Run, facts: RunFacts, env: Any = None) -> int:
-    """How many evaluation goals there are. In a user's environment a first step is taken, so that whatever does not fit
-    is found before training."""
+def count_goals(run: Run, facts: RunFacts, env: Any = None, *, video: bool = False) -> int:
+    """How many evaluation goals there are. In a user's environment a first step is taken, and a picture if there are to
+    be films, so that whatever does not fit is found before training."""
     made = make(run, facts, env)
     try:
         if run.env is not None or env is not None:
             _, info = made.reset(seed=0, task_id=1)
             if not np.isfinite(info["goal"]).all():
                 raise UserError(f"{run.task}: the environment's goal has nan or infinity; expected finite numbers")
+            if video:
+                made.render()
             made.step(0 if facts.sizes.discrete else np.zeros(facts.sizes.action_dim))
         return made.num_tasks
     finally:
