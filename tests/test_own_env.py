@@ -4,6 +4,7 @@ ways; dict and plain observations; whatever does not fit is one line before anyt
 import dataclasses
 import json
 import sys
+import warnings
 
 import gymnasium
 import numpy as np
@@ -14,6 +15,7 @@ from gymnasium.utils.env_checker import check_env
 from dualgoal.cli.main import main
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.goals import GoalSpace
+from dualgoal.data.origin import ActionRange
 from dualgoal.envs import own, registry
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
@@ -429,6 +431,46 @@ def test_goals_are_counted_before_training():
     with pytest.raises(UserError, match="the environment has 10 tasks, fewer than the 12 to evaluate"):
         world.count_goals(dataclasses.replace(limited, eval_goals="env:12"), known, Numbered())
     assert type(world.make(deaf, known, Line()).raw) is Line, "an environment that is handed over is used instead"
+
+
+def test_a_range_of_actions_that_is_narrower_than_the_recorded_one_is_said():
+    def taking(low, high):
+        env = Line()
+        env.action_space = Box(np.float32(low), np.float32(high))
+        return env
+
+    wide, narrow = taking([-np.inf, -2], [3.14, 2]), taking([-9, -1], [9, 1.5])
+    limited, plain = run(max_steps=4), dataclasses.replace(episodes(True), actions=np.zeros((24, 2), np.float32))
+    scaled = dataclasses.replace(plain, provenance={"action_range": {"low": [-9, -2], "high": [3.1415, 2]}})
+    count = lambda data, env, **recorded: world.count_goals(limited, facts(limited, data), env, **recorded)
+    with pytest.warns(
+        world.Clipped,
+        match="recorded actions go from -2 to 2 in coordinate 1, .* action_space from -1 to 1.5; .* clipped to it",
+    ):
+        assert count(scaled, narrow) == 1
+    with pytest.warns(world.Clipped, match="from -5 to 5, but .* from -2 to 2; actions are clipped"):
+        world.count_goals(limited, facts(limited, episodes(True)), recorded=ActionRange((-5.0,), (5.0,)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert count(scaled, wide) == 1, "but for rounding"
+        assert count(plain, narrow, recorded=ActionRange.of(plain.actions)) == 1
+
+
+def test_narrow_actions_are_said_before_training_and_before_evaluation(tmp_path, capsys):
+    data = dataclasses.replace(episodes(True), actions=np.linspace(-5, 5, 24, dtype=np.float32)[:, None])
+    given = {"observations": data.observations, "actions": data.actions, "terminals": data.terminals}
+    np.savez(tmp_path / "raw.npz", **given)
+    words = [str(tmp_path / "raw.npz"), "--out", str(tmp_path / "data"), "--task", "line", "--goal-dims", "0"]
+    assert main(["data", "import", *words, "--scale-actions"]) == 0
+    words = ["line", "--data", str(tmp_path / "data"), "--rep", "orig", "--algo", "gcbc", "--algo.hidden", "8"]
+    words += ["--out", str(tmp_path / "run"), "--steps", "1", "--batch-size", "4", "--quiet", "--max-steps", "3"]
+    env = ["--env", f"{__file__}:Line"]
+    told = {"match": "recorded actions go from -5 to 4.5.*, but the environment's action_space from -2 to 2"}
+    with pytest.warns(world.Clipped, **told):
+        assert main(["train", *words, *env, "--dry-run"]) == 0
+    assert main(["train", *words, "--episodes", "0"]) == 0
+    with pytest.warns(world.Clipped, **told):
+        assert main(["eval", str(tmp_path / "run"), *env, "--max-steps", "3", "--workers", "1", "--episodes", "1"]) == 0
 
 
 def test_the_environment_is_part_of_a_runs_id():

@@ -78,6 +78,12 @@ class ActionRange:
         if len(self.low) != len(self.high):
             raise UserError(f"action_range has {len(self.low)} lowest but {len(self.high)} highest actions")
 
+    @classmethod
+    def of(cls, actions: np.ndarray) -> "ActionRange":
+        """Of the rows of (T, A)."""
+        low, high = actions.min(axis=0), actions.max(axis=0)
+        return cls(tuple(low.tolist()), tuple(high.tolist()))
+
     def scaled(self, actions: np.ndarray) -> np.ndarray:
         """Actions in the user's units, mapped to [-1, 1]. A coordinate that never changes becomes -1."""
         low, high = np.array(self.low), np.array(self.high)

@@ -92,8 +92,12 @@ def _goals(run: Run, data: DataFile, video: bool) -> int | None:
         facts = RunFacts(
             sizes=data.sizes,
             dataset=DataFacts(
-                data.rows, data.episodes, goal_space=known.goal_space, observation_keys=known.observation_keys
-            ),
+                data.rows,
+                data.episodes,
+                action_range=known.action_range,
+                goal_space=known.goal_space,
+                observation_keys=known.observation_keys,
+            ),  # fmt: skip
             versions={},
             hardware=machine.Hardware.here(machine.arithmetic(run.precision)),
             goal_list=listed,

@@ -12,6 +12,7 @@ from dualgoal import jsons, machine, progress
 from dualgoal.collect.find import load_data
 from dualgoal.compatibility import check_pair
 from dualgoal.data.dataset import Dataset
+from dualgoal.data.origin import ActionRange
 from dualgoal.envs import registry, rendering, tasks
 from dualgoal.errors import UserError, check_range
 from dualgoal.files import cache_folder
@@ -132,7 +133,9 @@ def _with_goals(
     require_sensible(Plan.of(run, 0).conditions, facts.sizes)
     if video:
         episodes.encoder()  # which is an extra
-    return dataclasses.replace(facts, goals=world.count_goals(run, facts, env, video=video))
+    recorded = None if training.discrete else ActionRange.of(training.actions)
+    goals = world.count_goals(run, facts, env, video=video, recorded=recorded)
+    return dataclasses.replace(facts, goals=goals)
 
 
 def default_workers(platform: str, cpus: list[int] | None) -> int:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from dualgoal import imports, jsons
 from dualgoal.data import dataset
 from dualgoal.data.dataset import Dataset
+from dualgoal.data.origin import ActionRange
 from dualgoal.envs import registry
 from dualgoal.envs.versions import QUICK
 from dualgoal.errors import UserError, brief
@@ -18,8 +20,14 @@ from dualgoal.runs.config import Run
 from dualgoal.runs.facts import RunFacts
 from dualgoal.runs.rows import CRITERIA, Conditions
 
+
+class Clipped(UserWarning):
+    """An environment takes a smaller range of actions than was recorded."""
+
+
 Goals = tuple[tuple[float, ...], ...]
 GOALS_LIMIT = 1 << 24  # bytes of a file with goals
+ROUNDING = 1e-3  # of the largest recorded action; by so much it may be outside of what an environment takes
 MANY = 10  # goals drawn from validation episodes, unless told otherwise
 
 
@@ -173,12 +181,16 @@ def read_goals(file: Path, width: int) -> Goals:
     return tuple(tuple(row) for row in rows.tolist())
 
 
-def count_goals(run: Run, facts: RunFacts, env: Any = None, *, video: bool = False) -> int:
+def count_goals(
+    run: Run, facts: RunFacts, env: Any = None, *, video: bool = False, recorded: ActionRange | None = None
+) -> int:
     """How many evaluation goals there are. In a user's environment a first step is taken, and a picture if there are to
-    be films, so that whatever does not fit is found before training."""
+    be films, so that whatever does not fit is found before training. `recorded` is the range of the data's actions
+    where they were not scaled."""
     made = make(run, facts, env)
     try:
         if run.env is not None or env is not None:
+            _warn_of_clipping(run.task, facts.dataset.action_range or recorded, made.action_space)
             _, info = made.reset(seed=0, task_id=1)
             if not np.isfinite(info["goal"]).all():
                 raise UserError(f"{run.task}: the environment's goal has nan or infinity; expected finite numbers")
@@ -189,3 +201,21 @@ def count_goals(run: Run, facts: RunFacts, env: Any = None, *, video: bool = Fal
     finally:
         if env is None or isinstance(env, str):
             made.close()
+
+
+def _warn_of_clipping(task: str, recorded: ActionRange | None, space: Any) -> None:
+    """Say so if recorded actions, and so those of a policy, are outside of what an environment takes."""
+    if recorded is None:
+        return
+    low, high = np.array(recorded.low), np.array(recorded.high)
+    beyond = np.maximum(space.low - low, high - space.high) - ROUNDING * np.maximum(np.abs(low), np.abs(high))
+    if (beyond <= 0).all():
+        return
+    k = int(beyond.argmax())
+    where = f" in coordinate {k}" if len(low) > 1 else ""
+    warnings.warn(
+        f"{task}: recorded actions go from {low[k]:g} to {high[k]:g}{where}, but the environment's action_space from "
+        f"{space.low[k]:g} to {space.high[k]:g}; actions are clipped to it, so give it one in the units of the data",
+        Clipped,
+        stacklevel=3,
+    )
