@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit
+from jax import numpy as jnp
 from jax import random
 
 import dualgoal
@@ -157,6 +158,42 @@ def test_answers_that_cannot_be_read_are_one_line(reset, step, words):
     flags = own.OwnEnv(Told(step={"terminated": np.ones(1, bool), "info": {"success": np.ones(1)}}), TERMS)
     flags.reset(seed=0)
     assert flags.step(np.zeros(1))[2] is True and flags.step(np.zeros(1))[4]["success"] is True
+
+
+def says(answer):
+    """A file's judge of success that answers this, whatever happened."""
+    return lambda observation, goal: answer
+
+
+never, always, no, forgetful, wordy = says(np.zeros(())), says(np.True_), says(0), says(None), says("yes")
+
+
+@pytest.mark.parametrize("answer", [True, np.True_, 1, 1.0, np.array(True), np.ones((1,)), jnp.ones(1)])
+def test_success_is_a_truth_value(answer):
+    env = own.OwnEnv(Told(step={"info": {"success": answer}}), TERMS)
+    env.reset(seed=0)
+    assert env.step(np.zeros(1))[4]["success"] is True
+
+
+@pytest.mark.parametrize("answer", ["yes", "", None, 2, -1, 0.5, np.nan, [True], [], {}, np.array("yes"), np.array(3)])
+def test_success_that_is_no_truth_value_is_refused(answer):
+    env = own.OwnEnv(Told(step={"info": {"success": answer}}), TERMS)
+    env.reset(seed=0)
+    with pytest.raises(UserError, match=r"count: the environment's info.'success'. is .*; expected True or False"):
+        env.step(np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    "name, found", [("never", False), ("always", True), ("no", False), ("forgetful", "None"), ("wordy", "'yes'")]
+)
+def test_a_judge_of_success_says_true_or_false(name, found):
+    env = own.OwnEnv(Told(), dataclasses.replace(TERMS, success=f"{__file__}:{name}"))
+    env.reset(seed=0)
+    if isinstance(found, bool):
+        assert env.step(np.zeros(1))[4]["success"] is found
+    else:
+        with pytest.raises(UserError, match=f"success '.*{name}' gives {found}; expected True or False"):
+            env.step(np.zeros(1))
 
 
 def test_what_render_and_close_raise_is_one_line():

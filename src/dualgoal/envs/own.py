@@ -218,7 +218,8 @@ class OwnEnv(TaskEnv):
     def _reached(self, raw: Any, obs: np.ndarray, terminated: bool, info: dict[str, Any]) -> bool:
         if self._success is not None:
             with imports.calling(f"success '{self.terms.success}'"):
-                return bool(self._success(raw, self._goal))
+                answer = self._success(raw, self._goal)
+            return truth(f"success '{self.terms.success}' gives", answer)
         if self._tolerance is not None:
             apart = self._achieved(raw, obs).astype(np.float32) - self._goal
             return float(np.linalg.norm(apart)) <= self._tolerance
@@ -232,13 +233,8 @@ class OwnEnv(TaskEnv):
         )
 
     def _flag(self, name: str, value: Any) -> bool:
-        """A truth value that the environment gives, perhaps as an array of one."""
-        try:
-            return bool(value)
-        except (ValueError, RuntimeError) as problem:  # NumPy's and PyTorch's about more values than one
-            raise UserError(
-                f"{self.task}: the environment's {name} is {kind_of(value)} of several values; expected True or False"
-            ) from problem
+        """A truth value that the environment gives."""
+        return truth(f"{self.task}: the environment's {name} is", value)
 
     # Observations and actions -----------------------------------------------------------------------------------------
 
@@ -317,6 +313,18 @@ def _reward(value: Any) -> float:
     except (TypeError, ValueError):
         return 0.0
     return 0.0 if math.isnan(number) else number
+
+
+def truth(what: str, value: Any) -> bool:
+    """A truth value of the user's own: a bool or the number 0 or 1, perhaps as an array of one. `what` begins the line
+    about anything else."""
+    try:
+        found = value.item() if hasattr(value, "item") else value  # an array's, of whatever package
+    except Exception as problem:
+        raise UserError(f"{what} {kind_of(value)} of several values; expected True or False") from problem
+    if isinstance(found, int | float) and found in (0, 1):
+        return bool(found)
+    raise UserError(f"{what} {brief(repr(found))}; expected True or False")
 
 
 def joined(parts: Mapping[str, Any], keys: Sequence[str]) -> np.ndarray:
