@@ -12,6 +12,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from gymnasium.utils.env_checker import check_env
 
+from dualgoal import registry as registry_of_parts
 from dualgoal.cli.main import main
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.goals import GoalSpace
@@ -354,6 +355,24 @@ def test_environments_by_any_name():
     ):
         with pytest.raises(UserError, match=message):
             own.build(name)
+
+
+def test_a_file_that_was_meant_is_named(tmp_path, monkeypatch):
+    (tmp_path / "arms").mkdir()
+    for file in ("meant.py", "arms/meant.py"):
+        (tmp_path / file).write_text("import nowhere_at_all")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [part for part in sys.path if part])
+    for name, advice in (
+        ("meant:Arm", "No module named 'meant'; give meant.py:Arm for the file here, or install the package"),
+        ("arms.meant:Arm", "No module named 'arms'; give arms/meant.py:Arm for the file here, or install"),
+        ("meant.py:Arm", "No module named 'nowhere_at_all'; install the package or put its folder on PYTHONPATH"),
+        ("other:Arm", "No module named 'other'; install the package"),
+    ):
+        with pytest.raises(UserError, match=f"environment '{name}': {advice}"):
+            own.build(name)
+    with pytest.raises(UserError, match="representation 'meant:Rep': No module named 'meant'; install the package"):
+        registry_of_parts.part("rep", "meant:Rep")
 
 
 def test_goals_in_a_file(tmp_path):

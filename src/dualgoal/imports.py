@@ -37,9 +37,10 @@ def modules_of(package: str) -> Callable[[str], ModuleType]:
     return module
 
 
-def load(what: str, path: str) -> Any:
-    """The thing that `path` names, or one line that says why it cannot be had. Importing runs the module."""
-    found, (module, _, name) = module_of(what, path), path.rpartition(":")
+def load(what: str, path: str, or_file: bool = False) -> Any:
+    """The thing that `path` names, or one line that says why it cannot be had; with `or_file` it names a file that may
+    have been meant. Importing runs the module."""
+    found, (module, _, name) = module_of(what, path, or_file), path.rpartition(":")
     if not hasattr(found, name):
         raise UserError(f"{what} '{path}': {module} has nothing called {name}")
     return getattr(found, name)
@@ -60,7 +61,7 @@ def name_of(thing: Any) -> str | None:
 
 def function(what: str, path: str) -> Any:
     """The same for something that is called."""
-    found = load(what, path)
+    found = load(what, path, or_file=True)
     if not callable(found):
         raise UserError(f"{what} '{path}': it is {kind_of(found)}, which cannot be called; name a function")
     return found
@@ -134,7 +135,7 @@ def absolute(path: str) -> str:
     return f"{Path(module).expanduser().resolve()}:{name}" if module.endswith(".py") else path
 
 
-def module_of(what: str, path: str) -> ModuleType:
+def module_of(what: str, path: str, or_file: bool = False) -> ModuleType:
     """The module in which `path` names something."""
     module, _, name = path.rpartition(":")
     if not (PATH.fullmatch(path) or (module.endswith(".py") and name.isidentifier())):
@@ -142,7 +143,10 @@ def module_of(what: str, path: str) -> ModuleType:
     try:
         return _from_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
     except ImportError as error:
-        raise UserError(f"{what} '{path}': {error}; install the package or put its folder on PYTHONPATH") from error
+        file, itself = Path(f"{module.replace('.', '/')}.py"), f"{module}.".startswith(f"{error.name}.")
+        advice = f"give {file}:{name} for the file here, or " if or_file and itself and file.is_file() else ""
+        advice += "install the package or put its folder on PYTHONPATH"
+        raise UserError(f"{what} '{path}': {error}; {advice}") from error
     except OSError as error:
         raise UserError(f"{what} '{path}': {error.strerror or error}; expected a Python file") from error
     except SyntaxError as error:
