@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from dualgoal.cli.main import main
 from dualgoal.data import dataset
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config, continuing, directory, overview, training
 from run_files import rows, write_run
-from tiny import Scorer, make_data, record, tiny_run
+from tiny import TASK, Scorer, make_data, record, tiny_run
 
 RUN = tiny_run(steps=40, eval_every=20, episodes=1)
 
@@ -84,9 +85,20 @@ def test_the_same_command_with_more_steps_finds_the_run(tmp_path, monkeypatch):
     run, path = continuing.find(long, None)
     assert path == there and (run.steps, run.eval_every) == (2000, 100) and run.id == short.id
     assert continuing.find(long, None, ("log_every",))[1] != there
-    assert continuing.find(long, there, ("log_every",))[0] == long, "training says what differs"
+    chosen = dataclasses.replace(long, log_every=100)
+    assert continuing.find(long, there, ("log_every",))[0] == chosen, "training says what differs"
     other = dataclasses.replace(long, lr=1e-3)
     assert continuing.find(other, None)[1] == directory.default_folder(other)
+
+
+def test_what_nobody_chose_is_not_among_what_differs(folder, tmp_path, capsys):
+    words = ["train", "own", "--data", str(folder / f"{TASK}.npz"), "--rep", "orig", "--algo", "gcbc", "--quiet"]
+    words += ["--algo.hidden", "8", "--batch-size", "8", "--out", str(tmp_path / "run")]
+    for steps in ("20", "30"):
+        assert main([*words, "--steps", steps]) == 0
+    for chosen, told in (([], "(lr: "), (["--log-every", "5"], "(log_every: 2 -> 5; lr: ")):
+        assert main([*words, "--steps", "30", "--lr", "1e-3", *chosen]) == 2
+        assert f"configuration {told}0.0003 -> 0.001); choose another --out" in capsys.readouterr().err
 
 
 def test_the_same_command_elsewhere_finds_data_and_goals(tmp_path, monkeypatch):

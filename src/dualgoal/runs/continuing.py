@@ -39,7 +39,7 @@ def find(
     its steps.
 
     `left_open` are the fields that the user has not chosen. Where no directory holds this run, it is a new one, and
-    `train` says what is wrong if `out` holds another.
+    `train` says what is wrong if `out` holds another: what was chosen, so that the rest is as in `out` here too.
     """
     run = absolute(run)
     usual = directory.default_folder(run)
@@ -50,7 +50,7 @@ def find(
             before = directory.read_run(folder)
             stage = _recorded_stage(before, run, folder)
             same = dataclasses.replace(run, frozen_rep=stage, **{name: getattr(before, name) for name in left_open})
-            if not config.differences(dataclasses.replace(before, steps=run.steps), same):
+            if out is not None or not config.differences(dataclasses.replace(before, steps=run.steps), same):
                 return same, folder
     return run, usual if out is None else Path(out)
 
