@@ -152,6 +152,14 @@ def test_what_can_be_trained_on(data, tmp_path):
             configure(**given)
     with pytest.raises(UserError, match="algo is an object, so 'algo.hidden' is an option of it: give it there"):
         dualgoal.train(data, "x", algo=dualgoal.ALGOS["gcbc"](), **{"algo.hidden": (4,)})
+    for name, words in (
+        ("data", "data is not an option; did you mean 'data_path'. .known: action_noise, "),
+        ("track", "track is not an option; did you mean 'track_with'."),
+        ("stepz", "stepz is not an option; did you mean 'steps'."),
+        ("task", "task is not an option"),
+    ):
+        with pytest.raises(UserError, match=f"^{words}"):
+            dualgoal.train(data, "x", **{name: "d"})
     with pytest.raises(UserError, match="a Run has all its options"):
         dualgoal.train(run, "x", steps=3)
     with pytest.raises(UserError, match="a Run has all its options"):

@@ -2,9 +2,10 @@
 
 import dataclasses
 import hashlib
+import inspect
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from dualgoal import imports, registry
 from dualgoal.data import checks, dataset
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import tasks
-from dualgoal.errors import UserError, kind_of
+from dualgoal.errors import UserError, did_you_mean, kind_of
 from dualgoal.interface import Algorithm, Representation
 from dualgoal.paper import settings
 from dualgoal.runs import config, continuing, directory, evaluation, measured, policy, training
@@ -106,6 +107,7 @@ def _configure(
         dotted = [name for name in options if name.startswith(f"{kind}.")]
         if dotted and not isinstance(part, str):
             raise UserError(f"{kind} is an object, so '{dotted[0]}' is an option of it: give it there, not to train")
+    _require_options(options)
     options = {name: _as_option(name, value) for name, value in options.items()}
     datasets = None
     if isinstance(what, Dataset):
@@ -126,6 +128,16 @@ def _configure(
     run = settings.for_task(task, **named, has_data=has_data, has_env=env is not None, **where, **options)
     given = {kind: part for kind, part in (("rep", rep), ("algo", algo)) if not isinstance(part, str)}
     return dataclasses.replace(run, **given), datasets
+
+
+def _require_options(names: Iterable[str]) -> None:
+    """Raise if one of the names is neither an option of a run nor of `train`; options of parts, with a dot, are checked
+    where the parts are known."""
+    fields, words = (field.name for field in dataclasses.fields(Run)), inspect.signature(train).parameters
+    known = sorted({*fields, *words, "source"} - {"task", "what", "options"})
+    for name in names:
+        if name not in known and "." not in name:
+            raise UserError(f"{name} is not an option{did_you_mean(name, known)} (known: {', '.join(known)})")
 
 
 def _as_option(name: str, value: Any) -> Any:
