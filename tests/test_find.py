@@ -47,7 +47,7 @@ def test_without_a_server_data_are_generated(made, monkeypatch):
     said = []
     fail_with(monkeypatch, download.Unavailable("no mirror could give it"))
     assert find.load_data(TASK, None, said.append)[0].episodes == 12
-    assert made == [(TASK, 1000)] and "no mirror could give it; generating 1000 episodes instead" in said[1]
+    assert made == [(TASK, 1000)] and "no mirror could give it; generating 1,000 episodes instead" in said[1]
 
 
 def test_a_full_disk_is_said_and_nothing_is_generated(made, monkeypatch):

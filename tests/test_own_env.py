@@ -323,8 +323,8 @@ def test_discrete_actions():
         (Line(), {"observation_shape": (3,)}, r"observations are \(2,\), the data's \(3,\)"),
         (Line(), {"goal_shape": (2,)}, r"goals are \(1,\), the data's \(2,\)"),
         (Line(), {"action_dim": 4}, r"actions of the data are 4 numbers, but the environment takes Box"),
-        (Line(), {"discrete": True}, "1 discrete actions, but the environment takes Box"),
-        (Line(discrete=True), {}, r"1 numbers, but the environment takes Discrete\(3\)"),
+        (Line(), {"discrete": True}, "1 discrete action, but the environment takes Box"),
+        (Line(discrete=True), {}, r"1 number, but the environment takes Discrete\(3\)"),
         (Older(), {}, r"the environment's reset gives an ndarray; Gymnasium's gives \(observation, info\)"),
     ],
 )
@@ -391,7 +391,7 @@ def test_goals_in_a_file(tmp_path):
         assert "\n" not in str(raised.value)
     with pytest.raises(UserError, match=r"goals of shape \(2, 2\); expected one or more rows of 3"):
         world.read_goals(tmp_path / "a.txt", 3)
-    with pytest.raises(UserError, match="goal 2 has 1 numbers, the first has 2"):
+    with pytest.raises(UserError, match="goal 2 has 1 number, the first has 2"):
         world.read_goals(tmp_path / "b.txt", 2)
 
 
@@ -475,6 +475,10 @@ def test_a_range_of_actions_that_is_narrower_than_the_recorded_one_is_said():
         assert count(plain, narrow, recorded=ActionRange.of(plain.actions)) == 1
 
 
+def plain_episode() -> Dataset:
+    return Dataset(np.zeros((3, 1), np.float32), np.zeros((3, 1), np.float32), np.arange(3) == 2, "line")
+
+
 def test_narrow_actions_are_said_before_training_and_before_evaluation(tmp_path, capsys):
     data = dataclasses.replace(episodes(True), actions=np.linspace(-5, 5, 24, dtype=np.float32)[:, None])
     given = {"observations": data.observations, "actions": data.actions, "terminals": data.terminals}
@@ -486,7 +490,10 @@ def test_narrow_actions_are_said_before_training_and_before_evaluation(tmp_path,
     env = ["--env", f"{__file__}:Line"]
     told = {"match": "recorded actions go from -5 to 4.5.*, but the environment's action_space from -2 to 2"}
     with pytest.warns(world.Clipped, **told):
-        assert main(["train", *words, *env, "--dry-run"]) == 0
+        assert main(["train", *words, *env, "--episodes", "1", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 goal x 1 episode per seed" in shown and "actions of 1 number;" in shown and "16 rows, 2 epis" in shown
+    assert repr(plain_episode()).startswith("Dataset 'line': 3 rows, 1 episode; ")
     assert main(["train", *words, "--episodes", "0"]) == 0
     with pytest.warns(world.Clipped, **told):
         assert main(["eval", str(tmp_path / "run"), *env, "--max-steps", "3", "--workers", "1", "--episodes", "1"]) == 0

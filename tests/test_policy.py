@@ -181,7 +181,7 @@ def test_rows_are_standardised_for_the_networks_alone(tmp_path):
     with pytest.raises(UserError, match="plain: its data were standardised in another way"):
         training.describe(second, dataset.load(folder, TASK))
     (folder / f"{TASK}.json").write_text(json.dumps({"observation_standard": {"mean": [1.0], "std": [2.0]}}))
-    with pytest.raises(UserError, match="standardised with 1 numbers, but rows have 2"):
+    with pytest.raises(UserError, match="standardised with 1 number, but rows have 2"):
         training.describe(plain.run, dataset.load(folder, TASK))
 
 

@@ -312,6 +312,7 @@ def test_a_policy_is_told_a_goal_and_sees_parts(trained):
     with pytest.raises(UserError, match=r"goal has shape \(3,\); this policy takes \(2,\) or \(rows, 2\)"):
         policy.rollout(Told(), goal=[1, 2, 3])
     parts = {"x": [0.5], "y": [2.0]}
+    assert policy.rollout(Told(), goal=[[0.5, 2.0]], seed=1).length == 3
     assert policy.rollout(Told(), goal=parts, seed=1) == policy.rollout(Told(), goal=[0.5, 2.0], seed=1)
     for wrong, words in (
         ({"x": [0.5]}, "my-task: goals have no part 'y' .they have x."),

@@ -97,10 +97,10 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
 def number_of(count: int, what: str) -> str:
     """A number of things, for a message.
 
-    >>> number_of(1, "seed"), number_of(20, "episode")
-    ('1 seed', '20 episodes')
+    >>> number_of(1, "seed"), number_of(2000, "episode")
+    ('1 seed', '2,000 episodes')
     """
-    return f"{count} {what}{'s' * (count != 1)}"
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def kind_of(value: object) -> str:

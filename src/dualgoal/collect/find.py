@@ -8,6 +8,7 @@ from dualgoal.data import dataset, download
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.envs import tasks
+from dualgoal.errors import number_of
 from dualgoal.files import cache_folder
 
 Say = Callable[[str], None]
@@ -16,7 +17,7 @@ Say = Callable[[str], None]
 def load_data(task: str, path: str | Path | None, say: Say) -> tuple[Dataset, Dataset | None]:
     """The training rows of a task, and its validation rows where there are any; says where they come from."""
     training, validation = dataset.load_splits(path if path is not None else find_data(task, say), task)
-    say(f"{training.provenance['file']}: {training.rows:,} rows, {training.episodes:,} episodes")
+    say(f"{training.provenance['file']}: {number_of(training.rows, 'row')}, {number_of(training.episodes, 'episode')}")
     return training, validation
 
 
@@ -37,7 +38,7 @@ def find_data(task: str, say: Say) -> Path:
     except download.Unavailable as problem:
         if known.needs_expert and not experts.all_shipped(known.family):
             raise
-        say(f"{problem}; generating {known.episodes} episodes instead")
+        say(f"{problem}; generating {number_of(known.episodes, 'episode')} instead")
     from dualgoal.collect import generate  # here, because it needs the simulator
 
     return generate.generate_dataset(task, known.episodes, generated).parent

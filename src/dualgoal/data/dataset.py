@@ -20,7 +20,7 @@ from dualgoal.data.origin import Origin
 from dualgoal.data.paths import DatasetFiles, find
 from dualgoal.envs.tasks import is_oracle
 from dualgoal.envs.versions import Mismatch, Quality, mismatches
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, number_of
 from dualgoal.files import os_errors_in_one_line, sha256
 
 MAP_ABOVE = 256 << 20  # image arrays larger than this many bytes are memory-mapped
@@ -78,11 +78,11 @@ class Dataset:
 
     def __repr__(self) -> str:
         """A line, not all its numbers."""
-        actions = f"{self.action_dim} discrete actions" if self.discrete else f"actions ({self.action_dim},)"
+        actions = number_of(self.action_dim, "discrete action") if self.discrete else f"actions ({self.action_dim},)"
         goals = "" if self.goals is None else f", goals {self.goal_shape}"
         name = "Dataset" if self.task is None else f"Dataset '{self.task}'"
         sizes = f"observations {self.observation_shape}{goals}, {actions}"
-        return f"{name}: {self.rows:,} rows, {self.episodes:,} episodes; {sizes}"
+        return f"{name}: {number_of(self.rows, 'row')}, {number_of(self.episodes, 'episode')}; {sizes}"
 
     @cached_property
     def ends(self) -> np.ndarray:

@@ -90,7 +90,8 @@ class OwnEnv(TaskEnv):
         self.max_steps = self._limit()
         own = wrapped.said(self.task, raw, "num_tasks")
         if own is not None and terms.tasks is not None and terms.tasks > own:
-            raise UserError(f"{self.task}: the environment has {own} tasks, fewer than the {terms.tasks} to evaluate")
+            has = number_of(own, "task")
+            raise UserError(f"{self.task}: the environment has {has}, fewer than the {terms.tasks} to evaluate")
         self._numbered = own is not None or terms.tasks is not None
         self.num_tasks = len(terms.goals) if terms.goals is not None else terms.tasks or own or 1
         self._success = imports.function("success", terms.success) if ":" in terms.success else None
@@ -281,8 +282,8 @@ class OwnEnv(TaskEnv):
         else:
             fits = isinstance(space, gymnasium.spaces.Box) and space.shape == (self.terms.action_dim,)
         if not fits:
-            kind = "discrete actions" if self.terms.discrete else "numbers"
-            ours = f"actions of the data are {self.terms.action_dim} {kind}"
+            kind = "discrete action" if self.terms.discrete else "number"
+            ours = f"actions of the data are {number_of(self.terms.action_dim, kind)}"
             raise UserError(f"{self.task}: {ours}, but the environment takes {space}")
 
     def _limit(self) -> int:

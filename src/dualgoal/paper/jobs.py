@@ -137,7 +137,8 @@ def text(jobs: Sequence[dict[str, Any]]) -> str:
     size = lambda job: f"{number_of(len(job['seeds']), 'seed')} x {job['steps']:>9,} steps"
     wide = max([19, *(len(j["column"]) for j in jobs)])
     lines = [f"{j['task']:<34} {j['column']:<{wide}} {size(j)}  {j['status']:<10} {j['out']}" for j in jobs]
-    return "\n".join([*lines, f"{len(jobs)} runs, {sum(len(j['seeds']) for j in jobs)} counting every seed"])
+    seeds = sum(len(j["seeds"]) for j in jobs)
+    return "\n".join([*lines, f"{number_of(len(jobs), 'run')}, {seeds} counting every seed"])
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dualgoal import jsons
-from dualgoal.errors import Preempted, UserError
+from dualgoal.errors import Preempted, UserError, number_of
 from dualgoal.files import make_folder, remove_leftovers, require_no_link, write_atomic
 from dualgoal.jsons import Journal, Row, json_object, read_rows, usable_rows
 from dualgoal.runs import checkpoint, config, measured, owner
@@ -340,9 +340,10 @@ def _require_same(path: Path, before: Recorded, run: Run, facts: RunFacts, warn:
         raise UserError(f"{path}: trained on other data (SHA-256 {old}, now {new}); give that --data or another --out")
     old_goals, new_goals = ((found.goals, found.goal_list) for found in (before.facts, facts))
     if None not in (old_goals[0], new_goals[0]) and old_goals != new_goals:
+        had = number_of(old_goals[0] or 0, "goal")
         raise UserError(
-            f"{path}: evaluated with {old_goals[0]} goals, and '{run.eval_goals}' now gives {new_goals[0]} that are "
-            "not the same; restore them or choose another --out"
+            f"{path}: evaluated with {had}, and '{run.eval_goals}' now gives {new_goals[0]} that are not the same; "
+            "restore them or choose another --out"
         )
     was, now = ({**found.versions, **vars(found.hardware)} for found in (before.facts, facts))
     for name in ("jax", "jaxlib", "mujoco", "device", "devices", "threads", "precision"):

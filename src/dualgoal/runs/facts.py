@@ -16,7 +16,7 @@ from dualgoal.data.origin import ActionRange
 from dualgoal.data.standard import Standard
 from dualgoal.envs.own_maze import MazeMap
 from dualgoal.envs.versions import Quality
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, number_of
 from dualgoal.jsons import typed, typed_file
 from dualgoal.machine import Hardware
 
@@ -45,7 +45,8 @@ class Sizes:
     def __str__(self) -> str:
         shape = lambda sizes: "x".join(map(str, sizes))
         goals = f"goals {shape(self.goal)}{' of their own' if self.goal_shape else ''}"
-        actions = f"{self.action_dim} discrete actions" if self.discrete else f"actions of {self.action_dim} numbers"
+        count = number_of(self.action_dim, "discrete action" if self.discrete else "number")
+        actions = count if self.discrete else f"actions of {count}"
         return f"observations {shape(self.observation_shape)}, {goals}, {actions}"
 
     @property
@@ -159,8 +160,8 @@ class RunFacts:
             self.dataset.standards, (self.sizes.observation_shape, self.sizes.goal), strict=True
         ):
             if standard is not None and (len(standard.mean),) != shape:
-                wide = math.prod(shape)
-                raise UserError(f"dataset: standardised with {len(standard.mean)} numbers, but rows have {wide}")
+                has, wide = number_of(len(standard.mean), "number"), math.prod(shape)
+                raise UserError(f"dataset: standardised with {has}, but rows have {wide}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as written to config.json."""

@@ -16,7 +16,7 @@ from dualgoal.collect.find import cached
 from dualgoal.compatibility import check_pair
 from dualgoal.data import checks, npz, origin, paths
 from dualgoal.data.origin import Origin
-from dualgoal.errors import check_range
+from dualgoal.errors import check_range, number_of
 from dualgoal.runs import directory, episodes, memory, policy, training, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.evaluation import Plan, require_sensible
@@ -128,7 +128,8 @@ def look_at(path: Path, task: str) -> DataFile:
 
 def text(seen: Forecast) -> str:
     run = seen.run
-    todo = f"steps {seen.done:,} to {run.steps:,}" if seen.done < run.steps else f"complete ({seen.done:,} steps)"
+    complete = f"complete ({number_of(seen.done, 'step')})"
+    todo = f"steps {seen.done:,} to {run.steps:,}" if seen.done < run.steps else complete
     lines = [
         f"run         {run.task}  {' + '.join(run.names)}  seeds {' '.join(map(str, run.seeds))}",
         f"id          {run.id}",
@@ -143,7 +144,7 @@ def text(seen: Forecast) -> str:
     where = f" on each of {needed.devices} devices" if needed.devices > 1 else ""
     return "\n".join([
         *lines,
-        f"data        {seen.data.path}: {seen.data.rows:,} rows, {seen.data.episodes:,} episodes",
+        f"data        {seen.data.path}: {number_of(seen.data.rows, 'row')}, {number_of(seen.data.episodes, 'episode')}",
         f"sizes       {seen.data.sizes}; {needed.parameters:,} parameters per seed",
         f"memory      about {mib['total']} MiB of {seen.room / MIB:,.0f} free: data {mib['data']}, then{where} "
         f"parameters and optimiser {mib['state']}, a step {mib['step']}",
@@ -154,6 +155,6 @@ def _evaluation(seen: Forecast) -> str:
     run = seen.run
     if not run.eval_steps:
         return "none"
-    goals = "every goal" if seen.goals is None else f"{seen.goals} goals"
-    times, workers = len(run.eval_steps), f"{seen.workers} process{'es' * (seen.workers > 1)}"
-    return f"{times} time{'s' * (times > 1)}, {goals} x {run.episodes} episodes per seed, in {workers}"
+    goals = "every goal" if seen.goals is None else number_of(seen.goals, "goal")
+    times, workers = number_of(len(run.eval_steps), "time"), f"{seen.workers} process{'es' * (seen.workers > 1)}"
+    return f"{times}, {goals} x {number_of(run.episodes, 'episode')} per seed, in {workers}"

@@ -25,7 +25,7 @@ from dualgoal.data.goals import join
 from dualgoal.data.standard import Standard
 from dualgoal.envs.own import channels_last
 from dualgoal.envs.task_env import TaskEnv
-from dualgoal.errors import UserError, check_range
+from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.interface import Spec
 from dualgoal.loop import TrainingLoop
 from dualgoal.runs import checkpoint, config, directory, episodes, flat, stages, trees, world
@@ -176,7 +176,7 @@ class Policy:
 
     def __repr__(self) -> str:
         sizes, run = self.facts.sizes, self.run
-        actions = f"{sizes.action_dim} discrete actions" if sizes.discrete else f"actions ({sizes.action_dim},)"
+        actions = number_of(sizes.action_dim, "discrete action") if sizes.discrete else f"actions ({sizes.action_dim},)"
         return (
             f"Policy: {run.task}, {' + '.join(run.names)}, seed {self.seed}, step {self.step:,}; "
             f"observations {sizes.observation_shape}, goals {sizes.goal}, {actions}"
@@ -229,8 +229,8 @@ class Policy:
         else:
             if ready:
                 raise UserError("environments of make_env have numbered goals; give rollout your own, or none")
-            place, one = self._as_rows("goal", goal, facts.sizes.goal)
-            if not one:
+            place, _ = self._as_rows("goal", goal, facts.sizes.goal)
+            if len(place) != 1:
                 raise UserError(f"rollout goes to a single goal, but was given {len(place)} rows; give one of them")
             facts = dataclasses.replace(facts, goal_list=(tuple(place[0].tolist()),))
         env = env if ready else world.make(self.run, facts, env)
@@ -281,7 +281,8 @@ class Policy:
         obs, one_obs = self._as_rows("observation", obs, self.facts.sizes.observation_shape)
         goal, one_goal = self._as_rows("goal", goal, self.facts.sizes.goal)
         if len(obs) != len(goal) and 1 not in (len(obs), len(goal)):
-            raise UserError(f"{len(obs)} observations and {len(goal)} goals; give as many of both, or one of either")
+            found = f"{number_of(len(obs), 'observation')} and {number_of(len(goal), 'goal')}"
+            raise UserError(f"{found}; give as many of both, or one of either")
         rows = max(len(obs), len(goal)) if min(len(obs), len(goal)) else 0
         read = map(self._read, (obs, goal), self.facts.dataset.standards)
         obs, goal = (np.broadcast_to(v, (rows, *v.shape[1:])) for v in read)

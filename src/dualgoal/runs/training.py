@@ -14,7 +14,7 @@ from dualgoal.compatibility import check_pair
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.origin import ActionRange
 from dualgoal.envs import registry, rendering, tasks
-from dualgoal.errors import UserError, check_range
+from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.files import cache_folder
 from dualgoal.loop import TrainingLoop
 from dualgoal.runs import continuing, directory, episodes, memory, policy, resume, trackers, world
@@ -86,7 +86,7 @@ def train(
     with ExitStack() as stack:
         record = stack.enter_context(directory.Store(out, run, facts, warn=warn, wait=wait))
         if (done := max(directory.steps(out), default=0)) > run.steps:
-            say(f"{out}: complete ({done:,} steps, more than the {run.steps:,} that were asked for)")
+            say(f"{out}: complete ({number_of(done, 'step')}, more than the {run.steps:,} that were asked for)")
             return out
         with policy.own_parts(run):
             if run.steps not in directory.steps(out):
@@ -95,7 +95,7 @@ def train(
         record.owner.report(start.step, None, "compiling" if start.step < run.steps else "")
         if start.step == run.steps and not start.evaluations:
             record.prune(scored_steps(run, run.steps), saved_steps(run))
-            say(f"{out}: complete ({run.steps:,} steps)")
+            say(f"{out}: complete ({number_of(run.steps, 'step')})")
             return out
         say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
         if evaluator is None:

@@ -14,7 +14,7 @@ from dualgoal.data.dataset import Dataset
 from dualgoal.data.origin import ActionRange
 from dualgoal.envs import registry
 from dualgoal.envs.versions import QUICK
-from dualgoal.errors import UserError, brief
+from dualgoal.errors import UserError, brief, number_of
 from dualgoal.files import read_bytes
 from dualgoal.runs.config import Run
 from dualgoal.runs.facts import RunFacts
@@ -169,7 +169,7 @@ def read_goals(file: Path, width: int) -> Goals:
             rows = [[float(word) for word in line] for line in lines if line]
             for k, row in enumerate(rows, 1):
                 if len(row) != len(rows[0]):
-                    raise ValueError(f"goal {k} has {len(row)} numbers, the first has {len(rows[0])}")
+                    raise ValueError(f"goal {k} has {number_of(len(row), 'number')}, the first has {len(rows[0])}")
         rows = np.asarray(rows, float)
     except Exception as problem:  # NumPy raises even the tokenizer's errors
         reason = brief(problem)
