@@ -191,6 +191,15 @@ def test_longer_runs_are_compared_at_the_same_step(tmp_path):
         pairwise.compare(paths, until=15)
 
 
+def test_runs_with_other_goals_are_told_how_to_be_compared(tmp_path):
+    run = tiny_run(episodes=10)
+    few = [row for row in rows(run, 4) if row.goal == 1]
+    paths = [write_run(tmp_path / "a", run, rows(run, 4)), write_run(tmp_path / "b", run, few, goals=1)]
+    advice = "evaluate them all with one --eval-goals, by dualgoal eval, and compare with --rows eval"
+    with pytest.raises(UserError, match=rf"the runs have different numbers of goals \(1, 5\); {advice}"):
+        pairwise.compare(paths)
+
+
 def test_the_heading_says_how_many_evaluations_there_are(tmp_path):
     def heading(*every):
         runs = [tiny_run(episodes=1, seeds=(0,), eval_every=each) for each in every]

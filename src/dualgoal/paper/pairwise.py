@@ -105,7 +105,11 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
         for path, found, (evaluated, noise) in zip(paths, recorded, chosen, strict=True)
     ]
     if len(numbers := {tuple(side.goals) for side in sides}) > 1:
-        raise UserError(f"the runs have different numbers of goals ({', '.join(str(len(n)) for n in numbers)})")
+        counts = ", ".join(str(count) for count in sorted(map(len, numbers)))
+        raise UserError(
+            f"the runs have different numbers of goals ({counts}); evaluate them all with one --eval-goals, by "
+            "dualgoal eval, and compare with --rows eval"
+        )
     source = _during_training(sides)
     if rows != "training":
         source = f"the newest of dualgoal eval {_options(recorded[0].run, conditions)}".rstrip()
