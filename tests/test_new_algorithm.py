@@ -1,8 +1,11 @@
-"""docs/new_algorithm.md is executed: its algorithm is trained with every representation."""
+"""docs/new_algorithm.md is executed: its algorithm is trained with every representation, and what it says that goals
+tell is true."""
 
+import dataclasses
 import re
 import types
 from pathlib import Path
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +16,10 @@ from jax import random
 import small
 from dualgoal import interface
 from dualgoal.agent import Agent
+from dualgoal.algos import GCBC
+from dualgoal.errors import UserError
 from dualgoal.reps import REPS
+from dualgoal.streams import ACTOR_GOALS, FUTURE_GOALS, Between, Waypoint
 
 PAGE = Path(__file__).parents[1] / "docs" / "new_algorithm.md"
 
@@ -37,3 +43,52 @@ def test_the_example_trains_with_every_representation(name, page):
     s, g = jnp.zeros((4, 3)), jnp.ones((4, 3))
     assert agent.act(state.params, s, g, random.key(2)).shape == (4, 2)
     assert np.isfinite(agent.distance(state.params, s, g, random.key(3))).all()
+
+
+def test_the_second_example_reads_the_representations_value(page):
+    direct, spec = page.Direct(hidden=small.WIDTH), interface.Spec((3,), 2, batch_size=4)
+    agent = Agent(small.rep("dual"), direct, spec)
+    start = agent.init(random.key(0))
+    state, info = agent.update(start, small.data(), random.key(1))
+    assert np.isfinite(info["actor/loss"]) and 0 <= info["actor/nearer"] <= 1 and state.params.algo.value is None
+    assert agent.act(state.params, jnp.zeros((4, 3)), jnp.ones((4, 3)), random.key(2)).shape == (4, 2)
+    with pytest.raises(UserError, match="Direct cannot use Orig: .* needs a representation that learns a value"):
+        Agent(small.rep("orig"), direct, spec)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking(GCBC):
+    """Asks its goals for everything that the page says they tell."""
+
+    roles: ClassVar = {
+        "value": interface.Role(FUTURE_GOALS, "value"),
+        "way": interface.Role(Waypoint(3, towards="value"), "actor"),
+        "between": interface.Role(Between("value"), "value"),
+        "actor": interface.Role(ACTOR_GOALS, "actor"),
+    }
+
+    def losses(self, nets, targets, batch, goals, key, spec):
+        asked.update(goals=goals, batch=batch, spec=spec)
+        return super().losses(nets, targets, batch, goals, key, spec)
+
+
+asked: dict = {}
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_a_goal_tells_what_the_page_says(discrete):
+    data = small.data(lengths=(12, 20, 9), discrete=discrete)
+    spec = interface.Spec((3,), 2, batch_size=64, discrete=discrete)
+    for name in ("orig", "dual", "hiql_phi"):
+        agent = Agent(small.rep(name), Asking(hidden=small.WIDTH), spec)
+        agent.update(agent.init(random.key(0)), data, random.key(1))
+        goals, batch, told = asked["goals"], asked["batch"], asked["spec"]
+        assert (told.goals_as_states, told.goals_on_sphere) == (name == "orig", name == "hiql_phi")
+        row = lambda states: (np.asarray(states)[:, None] == np.asarray(data.observations)).all(-1).argmax(axis=1)
+        at, goal, way, between = map(row, (batch.s, *(goals[role].as_state for role in ("value", "way", "between"))))
+        assert (way == np.minimum(at + 3, goal)).all()
+        assert ((at <= between) & (between < goal) | (between == at) & (at == goal)).all()
+        passed = goals["between"].passed
+        assert (passed.before == between - at).all() and (passed.after == goal - between).all()
+        assert (passed.a == data.actions[between]).all() and batch.a.shape == (64, 2)
+        assert passed.a.shape == ((64,) if discrete else (64, 2)) and goals["way"].passed is None
