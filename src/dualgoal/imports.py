@@ -9,8 +9,9 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -155,20 +156,31 @@ def module_of(what: str, path: str, or_file: bool = False) -> ModuleType:
         raise raised(f"{what} '{path}'", error) from error
 
 
+class _Script(SourceFileLoader):
+    """Reads the file itself each time and notes its digest; Python's cache of compiled files takes one that was edited
+    within a second, and has the same size, for the same."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        raise OSError("not cached")
+
+    def get_data(self, path: str) -> bytes:
+        content = super().get_data(path)
+        _loaded[path] = hashlib.sha256(content).hexdigest()
+        return content
+
+
 def _from_file(file: Path) -> ModuleType:
     """A script as a module, loaded once; its name is its own, so that it hides no module of the same name."""
     file = file.expanduser().resolve()
     name = f"{OWN}{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=_Script(name, str(file)))
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} cannot be loaded")
-    content = file.read_bytes()  # compiled here, as Python takes a file of the same size and second for the same
-    _loaded[str(file)] = hashlib.sha256(content).hexdigest()
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        exec(compile(content, str(file), "exec", dont_inherit=True), module.__dict__)
+        spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
