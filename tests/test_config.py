@@ -159,7 +159,7 @@ class Odd(GCIVL):
     [
         ({"rep": Dual(goals=OwnEnd(0.2, 0.5, 0.0, 0.3))}, r"rep.goals \(OwnEnd\) would come back .* as something else"),
         ({"algo": Odd()}, "config.json would not be read again: algo.stream is .*; expected Stream"),
-        ({"algo": Odd(where={1, 2})}, r"option where is \{1, 2\}, which JSON cannot hold"),
+        ({"algo": Odd(where={1, 2})}, r"option where is \{1, 2\}, which an option cannot be"),
     ],
 )
 def test_what_a_file_would_not_bring_back_is_not_trained(change, words, tmp_path):

@@ -233,9 +233,21 @@ def test_states_of_an_arm_are_drawn_from_the_simulator_s_states(monkeypatch, tmp
     seen, even = cut(table["pictures"]), np.array(table["pictures"]["states"]) % 2 == 0
     gap = lambda a, b: np.abs(a[:, None] - b[None]).mean(axis=(2, 3, 4))
     assert 3 * gap(seen[even], seen[even]).max() < gap(seen[even], seen[~even]).min()
-    for wrong in ({}, {"qpos": states["qpos"][:, 1:]}):
+    for wrong in ({}, {"qpos": states["qpos"][:, 1:]}, {"qpos": states["qpos"].astype(str)}):
         np.savez(file, **rest, terminals=np.arange(rows) == rows - 1, **wrong)
         assert "pictures" not in distances.explore(tmp_path, goals=2)
+
+
+def test_a_page_is_made_where_a_renderer_does_not_start(monkeypatch, tmp_path):
+    file = tmp_path / "x.npz"
+    np.savez(file, qpos=np.zeros((4, 21)))
+
+    def fails(*_):
+        raise RuntimeError("no display")
+
+    monkeypatch.setattr(pictures.registry, "draw", fails)
+    assert pictures.of_scenes("cube-single-play-v0", file, np.arange(2)) is None
+    assert pictures.of_scenes("cube-single-play-v0", tmp_path / "gone.npz", np.arange(2)) is None
 
 
 @pytest.mark.parametrize(("shape", "becomes"), [

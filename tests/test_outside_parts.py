@@ -278,6 +278,7 @@ def test_goals_are_drawn_towards_a_role_that_depends_on_no_other(towards):
     [
         ({"actor": Role(Between("far"), "actor"), "far": Role(VALUE_GOALS, "value")},
          "role 'actor' are drawn towards those of 'far', which may lie anywhere; Between needs goals ahead"),
+        ({"actor": Role(Between(towards=None), "actor")}, "the stream of role 'actor' names no role towards whose"),
         ({"actor": Role(Loose(), "actor")}, "is not hashable; decorate Loose with @dataclass(frozen=True)"),
         ({"actor": Role("random", "actor")}, "the stream of role 'actor' is a str; expected a stream"),
     ],

@@ -60,6 +60,10 @@ def _check_streams(streams: Mapping[str, tuple[Representation | Algorithm, Any]]
         if stream.towards not in (None, *independent):
             known = ", ".join(independent) or "none here"
             raise UserError(f"{where}; expected a role whose goals depend on no other ({known})")
+        if stream.needs_ahead and stream.towards is None:
+            raise UserError(
+                f"{type(part).__name__}: the stream of {of[name]} names no role towards whose goals it draws"
+            )
         if stream.needs_ahead and not streams[stream.towards][1].ahead:
             raise UserError(f"{where}, which may lie anywhere; {type(stream).__name__} needs goals ahead")
 

@@ -201,7 +201,7 @@ def draw(task: str, states: Mapping[str, np.ndarray], side: int) -> np.ndarray:
         buttons = getattr(env, "_num_buttons", 0)
         takes = {"qpos": env.model.nq} | ({"button_states": buttons} if buttons else {})
         for name, size in takes.items():
-            if name not in states or states[name].shape[1:] != (size,):
+            if name not in states or states[name].shape[1:] != (size,) or states[name].dtype.kind not in "bfiu":
                 raise UserError(f"'{task}' is drawn from '{name}' with {size} numbers per row")
         drawn = []
         for row in zip(*(states[name] for name in takes), strict=True):

@@ -134,7 +134,7 @@ def success_interval(scores: np.ndarray) -> Interval | None:
 
 def welch_interval(x: np.ndarray, y: np.ndarray) -> Interval:
     """Welch's interval of the difference of two means. Of normal values it holds the difference about as often as it
-    says, with two seeds a side too: there in 95 to 98 of 100 cases."""
+    says, with two seeds a side too: there in 94 to 98 of 100 cases."""
     return welch_of_summaries((x.mean(), x.std(), len(x)), (y.mean(), y.std(), len(y)))
 
 

@@ -5,6 +5,7 @@ All pictures of a run lie side by side in one JPEG file, so that a page holds a 
 """
 
 import base64
+import functools
 import io
 import math
 import re
@@ -15,7 +16,6 @@ import numpy as np
 
 from dualgoal.data import npz
 from dualgoal.envs import registry, tasks
-from dualgoal.errors import UserError
 
 SIDE = 96  # pixels of the longer side, at most
 COUNT = 160  # pictures of one run, at most
@@ -35,14 +35,19 @@ def of_images(images: np.ndarray) -> np.ndarray:
 
 def of_scenes(task: str, file: str | Path, rows: np.ndarray) -> np.ndarray | None:
     """The scenes in which these rows of a file were recorded; None where they cannot be drawn."""
-    if tasks.family(task) not in tasks.MANIPULATION:
+    if tasks.family(task) not in tasks.MANIPULATION or not Path(file).is_file():
         return None
+    return _drawn(task, Path(file), Path(file).stat().st_mtime_ns, tuple(rows.tolist()))
+
+
+@functools.lru_cache(maxsize=1)  # the runs of a page mostly have the same data, of which the same rows are shown
+def _drawn(task: str, file: Path, changed: int, rows: tuple[int, ...]) -> np.ndarray | None:
     try:
-        with npz.Archive(Path(file)) as archive:
+        with npz.Archive(file) as archive:
             there = [key for key in ("qpos", "button_states") if key in archive.members]
-            states: dict[str, np.ndarray] = {key: archive.read(key)[rows] for key in there}
+            states: dict[str, np.ndarray] = {key: archive.read(key)[list(rows)] for key in there}
         return registry.draw(task, states, SIDE)
-    except (UserError, IndexError):
+    except Exception:  # whatever a renderer raises where it cannot start: a page without pictures is a page
         return None
 
 

@@ -343,7 +343,7 @@ def _plain(value: Any, name: str) -> Any:
         return value
     if isinstance(value, numbers.Integral | numbers.Real):  # NumPy's
         return int(value) if isinstance(value, numbers.Integral) else float(value)
-    raise UserError(f"option {name} is {value!r}, which JSON cannot hold")
+    raise UserError(f"option {name} is {value!r}, which an option cannot be; {RECORDABLE}")
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:
