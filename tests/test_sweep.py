@@ -1,6 +1,7 @@
 """Sweeps: a file becomes different runs, done once each, with a table at the end; engines are chosen by a word."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from dualgoal.errors import UserError
 from dualgoal.paper import jobs, reproduce, sweep
 from dualgoal.paper.jobs import Execution
 from dualgoal.runs import continuing, directory, owner
-from run_files import write_run
+from run_files import rows, write_run
 from test_reproduce import Trainer
 
 FILE = """
@@ -86,6 +87,40 @@ def test_runs_are_done_once_and_summarised_with_intervals(tmp_path):
     assert len(trainer.calls) == 6, "finished"
 
 
+def test_a_run_that_is_not_finished_is_shown_as_far_as_it_was_evaluated(tmp_path):
+    class Uneven(Trainer):
+        """Seeds that do not agree, so that there would be an interval."""
+
+        def __call__(self, run, out, **options):
+            found = [row for row in rows(run, 5) if row.step <= self.until * run.steps]
+            write_run(out, run, [replace(row, successes=row.successes + row.seed) for row in found])
+
+    file, out = write(tmp_path), tmp_path / "runs"
+    done = sweep.carry_out(file, out=out, execution=Execution(train=Uneven(until=0.3)), say=lambda text: None)
+    assert "   2 300 of 1,000   55.0 ± 5.0  not finished\n" in done.text
+    first = json.loads((out / "tables" / "mine.json").read_text())["runs"][0]
+    shown = [first[name] for name in ("mean", "steps", "evaluated", "finished", "interval")]
+    assert shown == [55, 1000, 300, False, None]
+    done = sweep.carry_out(file, out=out, execution=Execution(train=Uneven()), say=lambda text: None)
+    first = done.values["runs"][0]
+    assert (first["evaluated"], first["finished"]) == (1000, True) and first["interval"] is not None
+    assert "   2     1,000   55.0 ± 5.0  [" in done.text and "not finished" not in done.text
+
+
+def test_a_run_without_evaluation_is_finished_when_its_last_step_is_saved(tmp_path):
+    file = write(tmp_path, FILE.replace("steps = 1000", "steps = 1000\nepisodes = 0"))
+    out = tmp_path / "runs"
+    train = lambda run, folder, **options: write_run(folder, run, [])
+    done = sweep.carry_out(file, out=out, execution=Execution(train=train), say=lambda text: None)
+    assert done.text.count("   2     1,000  no evaluation  not finished\n") == 6
+    for job in sweep.plan(file, out):
+        saved = directory.checkpoint_path(job.out, 1000).with_suffix(".json")
+        saved.parent.mkdir()
+        saved.write_text("{}")
+    done = sweep.carry_out(file, out=out, execution=Execution(train=train), say=lambda text: None)
+    assert done.text.count("   2     1,000  no evaluation\n") == 6 and done.values["runs"][0]["evaluated"] is None
+
+
 def test_a_file_may_be_edited_while_its_runs_go_on(tmp_path):
     file, trainer = write(tmp_path), Trainer()
 
@@ -102,7 +137,7 @@ def test_a_run_that_cannot_be_done_is_named_and_remembered(tmp_path):
     done = sweep.carry_out(write(tmp_path), out=tmp_path / "runs", execution=failing, say=lambda text: None)
     assert len(done.problems) == 6 and done.problems[0].endswith("cube-single-play-v0: no data")
     assert owner.read_status(Path(done.values["runs"][0]["out"])).why == "cube-single-play-v0: no data"
-    assert "2     1,000  no evaluation\n" in done.text, "seeds that were asked for, none of them judged"
+    assert "2 0 of 1,000  no evaluation  not finished\n" in done.text, "seeds that were asked for, none of them judged"
 
 
 def test_own_data_can_be_swept(tmp_path):

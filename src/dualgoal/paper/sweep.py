@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +121,15 @@ def plan(path: str | Path, out: str | Path = "runs") -> list[Job]:
 
 @dataclass(frozen=True)
 class Line:
-    """A run in the final table. Success is in percent; the interval is over seeds, None of one seed or of seeds
-    that agree."""
+    """A run in the final table. Success is in percent; the interval is over seeds, None of one seed, of seeds that
+    agree and of a run that is not finished."""
 
     task: str
     label: str
     seeds: int
-    steps: int
+    steps: int  # that were asked for
+    evaluated: int | None  # the last evaluation that counts; None if none is planned
+    finished: bool
     mean: float | None
     std: float | None
     interval: tuple[float, float] | None
@@ -136,16 +138,32 @@ class Line:
 
 def table(lines: Sequence[Line]) -> str:
     wide = max([len(line.label) for line in lines], default=0)
-    head = f"{'task':<34} {'run':<{wide}} {'seeds':>5} {'steps':>9}  success in %, Student's 95 % interval over seeds"
-    return "\n".join([head, *(_row(line, wide) for line in lines)])
+    trained = max([9, *(len(_steps(line)) for line in lines)])
+    above = f"{'task':<34} {'run':<{wide}} {'seeds':>5} {'steps':>{trained}}"
+    head = f"{above}  success in %, Student's 95 % interval over seeds"
+    return "\n".join([head, *(_row(line, wide, trained) for line in lines)])
 
 
-def _row(line: Line, wide: int) -> str:
+def _row(line: Line, wide: int, trained: int) -> str:
     score = "no evaluation" if line.mean is None else f"{line.mean:5.1f}"
     spread = f" ± {line.std:.1f}" if line.seeds > 1 and line.std is not None else ""
-    agree = "  seeds agree" if line.seeds > 1 and line.mean is not None else ""
-    between = f"  [{line.interval[0]:.1f}, {line.interval[1]:.1f}]" if line.interval else agree
-    return f"{line.task:<34} {line.label:<{wide}} {line.seeds:>5} {line.steps:>9,}  {score}{spread}{between}"
+    start = f"{line.task:<34} {line.label:<{wide}} {line.seeds:>5} {_steps(line):>{trained}}  {score}{spread}"
+    return f"{start}{_between(line)}"
+
+
+def _steps(line: Line) -> str:
+    """The steps of a run; of one that is not finished, how many of them are evaluated."""
+    done = line.finished or line.evaluated is None
+    return f"{line.steps:,}" if done else f"{line.evaluated:,} of {line.steps:,}"
+
+
+def _between(line: Line) -> str:
+    """What follows the mean: the interval, or why there is none."""
+    if not line.finished:
+        return "  not finished"
+    if line.interval:
+        return f"  [{line.interval[0]:.1f}, {line.interval[1]:.1f}]"
+    return "  seeds agree" if line.seeds > 1 and line.mean is not None else ""
 
 
 def carry_out(
@@ -170,7 +188,10 @@ def _line(job: Job, problems: list[str]) -> Line:
         problems.append(f"{job.planned.name}: {problem}")
         record = None
     found = None if record is None else comparison.measure(record)
-    task, label, steps, out = job.planned.task, job.planned.column, job.planned.config["steps"], str(job.out)
+    planned, finished = job.planned, jobs.is_finished(job.out, job.planned)
+    seeds, steps, evaluated = len(planned.seeds), planned.config["steps"], 0 if planned.run.eval_steps else None
+    line = Line(planned.task, planned.column, seeds, steps, evaluated, finished, None, None, None, str(job.out))
     if found is None:
-        return Line(task, label, len(job.planned.seeds), steps, None, None, None, out)
-    return Line(task, label, found.seeds, steps, found.mean, found.std, found.interval, out)
+        return line
+    interval = found.interval if finished else None
+    return replace(line, seeds=found.seeds, evaluated=found.steps, mean=found.mean, std=found.std, interval=interval)
