@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dualgoal.cli.main import main
 from dualgoal.engine import choice, sites
 from dualgoal.engine.items import Item, Patience, Placement, perform
 from dualgoal.errors import UserError
@@ -142,14 +143,23 @@ def test_a_run_that_cannot_be_done_is_named_and_remembered(tmp_path):
 
 def test_own_data_can_be_swept(tmp_path):
     content = FILE.replace("cube-single-play-v0", "my-robot")
-    (first, *_) = sweep.plan(write(tmp_path, content), tmp_path)
+    (first, *_) = sweep.plan(write(tmp_path, content), tmp_path, data=tmp_path)
     assert first.planned.config["task"] == "my-robot" and first.planned.config["episodes"] == 0
     trainer = Trainer()
     with pytest.raises(UserError, match=r"mine.toml: unknown task 'my-robot' .*; data of your own need --data FOLDER"):
         sweep.carry_out(write(tmp_path, content), out=tmp_path, execution=Execution(train=trainer))
     assert not trainer.calls, "found before anything is trained"
-    (first, *_) = sweep.plan(write(tmp_path, content.replace("[options]", '[options]\nenv = "robot:Env"')), tmp_path)
+    file = write(tmp_path, content.replace("[options]", '[options]\nenv = "robot:Env"'))
+    (first, *_) = sweep.plan(file, tmp_path, data=tmp_path)
     assert first.planned.config["env"] == "robot:Env" and first.planned.config["episodes"] == 50, "as train does"
+
+
+def test_a_misspelt_task_is_refused_by_the_dry_run_too(tmp_path, capsys):
+    file = str(write(tmp_path, FILE.replace("single", "singel")))
+    words = ["sweep", file, "--out", str(tmp_path / "runs"), "--dry-run"]
+    assert main(words) == 2
+    assert "mine.toml: unknown task 'cube-singel-play-v0'; did you mean 'cube-single" in capsys.readouterr().err
+    assert main([*words, "--data", str(tmp_path)]) == 0, "data of that name may be there"
 
 
 def test_engines_are_named_and_what_they_need_is_said_before_anything_is_trained(tmp_path, monkeypatch):

@@ -70,7 +70,8 @@ class Sweep(ManyRuns):
     def run(self) -> None:
         from dualgoal.paper import sweep
 
-        self.carry_out(self.file, lambda: sweep.plan(self.file, self.out), partial(sweep.carry_out, self.file))
+        plan = lambda: sweep.plan(self.file, self.out, data=self.data)
+        self.carry_out(self.file, plan, partial(sweep.carry_out, self.file))
 
 
 @dataclass(frozen=True)

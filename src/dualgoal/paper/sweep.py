@@ -114,9 +114,13 @@ def _brief(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else json.dumps(value).replace(" ", "")
 
 
-def plan(path: str | Path, out: str | Path = "runs") -> list[Job]:
-    """The runs of a file and how far each is."""
-    return jobs.locate(expand(read(path), str(path)), Path(out))
+def plan(path: str | Path, out: str | Path = "runs", *, data: str | Path | None = None) -> list[Job]:
+    """The runs of a file and how far each is. Without `data`, runs that are not finished need a task of the paper."""
+    found = jobs.locate(expand(read(path), str(path)), Path(out))
+    for task in (job.planned.task for job in found if job.status != "finished" and data is None):
+        if tasks.plain(task) not in tasks.TASKS and tasks.family(task) not in families.OTHERS:
+            raise UserError(f"{path}: {errors.unknown('task', task, tasks.TASKS)}; data of your own need --data FOLDER")
+    return found
 
 
 @dataclass(frozen=True)
@@ -170,10 +174,8 @@ def carry_out(
     path: str | Path, *, out: str | Path = "runs", execution: Execution | None = None, say: Say = print
 ) -> Outcome:
     """Do every run of a file that is not finished, and write the table to OUT/tables."""
-    found, execution = plan(path, out), execution or Execution()
-    for task in (job.planned.task for job in found if job.status != "finished" and execution.data is None):
-        if tasks.plain(task) not in tasks.TASKS and tasks.family(task) not in families.OTHERS:
-            raise UserError(f"{path}: {errors.unknown('task', task, tasks.TASKS)}; data of your own need --data FOLDER")
+    execution = execution or Execution()
+    found = plan(path, out, data=execution.data)
     problems = jobs.carry_out(found, Path(out), execution, say)
     lines = [_line(job, problems) for job in found]
     values = {"runs": [dataclasses.asdict(line) for line in lines]}
