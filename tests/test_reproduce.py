@@ -154,7 +154,10 @@ def test_dry_run_lists_full_configurations(tmp_path):
     found = [job.to_dict() for job in reproduce.plan("fusion", out=tmp_path)]
     json.dumps(found)
     assert jobs.text(found).endswith("4 runs, 16 counting every seed") and " 4 seeds x " in jobs.text(found)
-    assert " 1 seed x " in jobs.text([job.to_dict() for job in reproduce.plan("fusion", out=tmp_path, seeds=[0])])
+    one, *_ = (job.to_dict() for job in reproduce.plan("fusion", out=tmp_path, seeds=[0]))
+    assert " 1 seed x " in jobs.text([one]) and jobs.text([one]).endswith("\n1 run, 1 counting every seed")
+    many = one | {"seeds": [*range(1624)]}
+    assert jobs.text([many]).endswith("\n1 run, 1,624 counting every seed")
     assert len(found) == 4 and {job["status"] for job in found} == {"new"}
     run = config.from_dict(found[0]["config"])
     assert run.id == found[0]["id"] and found[0]["out"].endswith(run.id)

@@ -12,7 +12,7 @@ from typing import Any
 from dualgoal import files, imports
 from dualgoal.engine import sites
 from dualgoal.engine.items import ATTEMPTS, Item, Patience, Placement, Problem, Say, perform
-from dualgoal.errors import Preempted, UserError
+from dualgoal.errors import Preempted, UserError, number_of
 
 CONNECT_SECONDS = 5.0
 LOOK_SECONDS = 120.0
@@ -43,7 +43,7 @@ class OnRay:
         try:
             self._check_nodes()
             gpus, cpus = self._fit()
-            say(f"ray: {len(self._nodes())} nodes; each run gets {cpus} CPU cores and {gpus:g} GPUs")
+            say(f"ray: {number_of(len(self._nodes()), 'node')}; each run gets {cpus} CPU cores and {gpus:g} GPUs")
             start = self._starter(gpus, cpus)
             waiting = {start(item): item for item in items}
             yield from self._wait(waiting, start, say)

@@ -11,7 +11,7 @@ from dualgoal import imports
 from dualgoal.engine import sites
 from dualgoal.engine.items import Item, Placement, Problem, Say, perform
 from dualgoal.engine.sites import Site
-from dualgoal.errors import Preempted, UserError
+from dualgoal.errors import Preempted, UserError, number_of
 from dualgoal.runs import interruption
 
 LOGS = ".slurm"  # in the folder of the runs
@@ -70,7 +70,7 @@ class OnSlurm:
             return
         planted = sites.plant(self._folder / LOGS)  # it stays: jobs start when this process may be gone
         jobs = self._submit(items, Task(planted, sites.look(planted), self._workers))
-        say(f"slurm: {len(jobs)} jobs, the first is {jobs[0].job_id}; logs in {self._folder / LOGS}")
+        say(f"slurm: {number_of(len(jobs), 'job')}, the first is {jobs[0].job_id}; logs in {self._folder / LOGS}")
         waiting = dict(zip(jobs, items, strict=True))
         while waiting:
             for job in [job for job in waiting if job.done()]:

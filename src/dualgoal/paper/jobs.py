@@ -138,7 +138,7 @@ def text(jobs: Sequence[dict[str, Any]]) -> str:
     wide = max([19, *(len(j["column"]) for j in jobs)])
     lines = [f"{j['task']:<34} {j['column']:<{wide}} {size(j)}  {j['status']:<10} {j['out']}" for j in jobs]
     seeds = sum(len(j["seeds"]) for j in jobs)
-    return "\n".join([*lines, f"{number_of(len(jobs), 'run')}, {seeds} counting every seed"])
+    return "\n".join([*lines, f"{number_of(len(jobs), 'run')}, {seeds:,} counting every seed"])
 
 
 @dataclass(frozen=True)
