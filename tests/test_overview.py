@@ -8,8 +8,9 @@ import pytest
 
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
-from dualgoal.paper import settings
-from dualgoal.runs import directory, overview, owner
+from dualgoal.paper import jobs, settings
+from dualgoal.paper.tables import PlannedRun
+from dualgoal.runs import config, directory, overview, owner
 from run_files import rows, write_run
 
 RUN = settings.preset("cube-single-play-v0", "dual", "gcivl", steps=1000, seeds=(0, 1))
@@ -58,6 +59,14 @@ def test_states_and_numbers(folder):
     assert found["half"].rate == 20
 
 
+def test_an_evaluated_run_without_its_checkpoints_is_finished_for_the_list_and_for_the_plan(tmp_path):
+    line = overview.look(make(tmp_path / "a"))
+    planned = PlannedRun("t", RUN.task, "c", "dual", "gcivl", RUN.seeds, config.to_dict(RUN), RUN.id)
+    assert (line.state, line.step) == ("finished", 1000) and jobs.is_finished(tmp_path / "a", planned)
+    line = overview.look(make(tmp_path / "b", until=900))
+    assert (line.state, line.step) == ("unfinished", 900) and not jobs.is_finished(tmp_path / "b", planned)
+
+
 def test_sorting(folder):
     lines = [overview.look(path) for path in overview.find(folder)]
     assert [line.state for line in overview.ordered(lines, "state")][:2] == ["running", "lost"]
@@ -88,4 +97,6 @@ def test_a_damaged_directory_is_shown_as_far_as_it_can_be_read(tmp_path):
     assert (line.state, line.task, line.step, line.rate) == ("unfinished", "?", 500, None)
     (tmp_path / "a" / "checkpoints").rename(tmp_path / "elsewhere")
     (tmp_path / "a" / "checkpoints").symlink_to(tmp_path / "elsewhere")
-    assert overview.look(tmp_path / "a").step == 0
+    assert overview.look(tmp_path / "a").step == 500, "by its evaluations"
+    (tmp_path / "a" / "eval.jsonl").unlink()
+    assert overview.look(tmp_path / "a").step == 0, "the link is not followed"

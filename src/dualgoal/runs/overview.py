@@ -66,13 +66,13 @@ def look(path: Path) -> Line:
     except UserError:  # a link, which is not followed
         saved = []
     steps = _number(run.get("steps"))
-    step = max([0, *saved[-1:], *([status.step] if status else [])])
     rate = status.rate if status and status.rate else _last_rate(path)
     found, _ = directory.usable_evaluations(path)
     given = run.get("seeds")
     seeds = [seed for seed in given if isinstance(seed, int)] if isinstance(given, list) else []
     success_step, success = _last_success(found, goals, seeds)
-    state = _state(status, saved, steps, _evaluated(run, found, goals, seeds))
+    step = max([0, *saved[-1:], *([status.step] if status else []), *([success_step] if success_step else [])])
+    state = _state(status, _is_complete(run, saved, found, goals, seeds))
     going = state == "running" and rate and steps > step
     return Line(
         path=str(path),
@@ -92,10 +92,10 @@ def look(path: Path) -> Line:
     )
 
 
-def _state(status: owner.Status | None, saved: list[int], steps: int, evaluated: bool) -> str:
+def _state(status: owner.Status | None, complete: bool) -> str:
     if status is not None and status.state == "running":
         return "running" if owner.seems_alive(status) else "lost"
-    if steps and saved[-1:] == [steps] and evaluated:
+    if complete:
         return "finished"
     if status is not None and status.state in ("failed", "interrupted"):
         return status.state
@@ -110,11 +110,16 @@ def _why(state: str, status: owner.Status | None) -> str:
     return status.why or status.busy
 
 
-def _evaluated(run: dict[str, Any], found: Sequence[rows.EvalRow], goals: int, seeds: Sequence[int]) -> bool:
-    """Whether the last evaluation is there, if the run has any."""
+def _is_complete(
+    run: dict[str, Any], saved: Sequence[int], found: Sequence[rows.EvalRow], goals: int, seeds: Sequence[int]
+) -> bool:
+    """Whether the last evaluation is there, or of a run without any the last checkpoint, as in `jobs.is_finished`. An
+    evaluated run is finished without its checkpoints, which may have been removed to save disk."""
+    steps = _number(run.get("steps"))
     if not run.get("episodes") or _name(run.get("algo")) == "none":
-        return True
-    return not rows.missing(found, steps=[_number(run.get("steps"))], seeds=seeds, goals=goals)
+        return steps > 0 and max(saved, default=0) >= steps
+    known = steps and seeds and goals
+    return bool(known) and not rows.missing(found, steps=[steps], seeds=seeds, goals=goals)
 
 
 def _last_success(found: Sequence[rows.EvalRow], goals: int, seeds: Sequence[int]) -> tuple[int | None, float | None]:
