@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from dualgoal.cli.main import main
+from dualgoal.cli.train import Train
 from dualgoal.engine import choice, sites
 from dualgoal.engine.items import Item, Patience, Placement, perform
 from dualgoal.errors import UserError
+from dualgoal.files import InUse
 from dualgoal.paper import jobs, reproduce, sweep
 from dualgoal.paper.jobs import Execution
-from dualgoal.runs import continuing, directory, owner
+from dualgoal.runs import continuing, directory, owner, training
 from run_files import rows, write_run
 from test_reproduce import Trainer
 
@@ -234,9 +236,46 @@ def test_a_run_that_somebody_else_is_training_is_left_alone(tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "engine", lambda *_: Engine())
-        problems = jobs.carry_out(sweep.plan(file, out), out, Execution(on="ray"), say=lambda text: None)
+        undone = jobs.carry_out(sweep.plan(file, out), out, Execution(on="ray"), say=lambda text: None)
     assert len(done) == 5 and all(item.out.is_absolute() for item in done)
-    assert len(problems) == 1 and "process 12 on node7 is training it" in problems[0]
+    assert not undone.failed and len(undone.elsewhere) == 1 and "in use by process 12 on node7" in undone.elsewhere[0]
+
+
+def test_a_run_of_another_process_on_the_same_sweep_is_no_failure(tmp_path, monkeypatch, capsys):
+    def train(run, out, **options):
+        out.mkdir(parents=True, exist_ok=True)
+        held = owner.acquire(out)
+        Trainer()(run, out, **options)
+        held.release("finished")
+
+    monkeypatch.setattr(training, "train", train)
+    file, out = write(tmp_path), tmp_path / "runs"
+    (first, *_) = sweep.plan(file, out)
+    Trainer(until=0.3)(first.planned.run, first.out, data_path=None, workers=None, quiet=True)
+    words = ["sweep", str(file), "--out", str(out), "--data", str(tmp_path)]
+    held = owner.acquire(first.out)
+    assert main(words) == 75
+    told = capsys.readouterr()
+    assert f"[1/6] {first.planned.task} orig+gcivl lr=0.0003: trained elsewhere: {first.out}: in use by" in told.out
+    assert "\ntrained elsewhere: mine/cube" in told.out and "give this command again when it is done\n" in told.out
+    assert "300 of 1,000   50.0 ± 0.0  not finished\n" in told.out and "fail" not in told.out + told.err
+    assert owner.read_status(first.out).state == "running"
+    assert told.err == f"dualgoal: {file}: another process trains 1 run of it; {jobs.LATER}\n"
+    assert main([*words, "--json"]) == 75
+    values = json.loads(capsys.readouterr().out)
+    assert values["problems"] == [] and "in use by process" in values["elsewhere"][0]
+    held.release("interrupted")
+    assert main(words) == 0 and "elsewhere" not in capsys.readouterr().out
+
+
+def test_training_into_a_folder_of_another_process_ends_with_the_status_of_what_is_temporary(monkeypatch, capsys):
+    def busy(self):
+        raise InUse(Path("runs/a"), "process 12 on node7")
+
+    monkeypatch.setattr(Train, "run", busy)
+    assert main(["train", "cube-single-play-v0"]) == 75
+    said = capsys.readouterr().err
+    assert said == "dualgoal: runs/a: in use by process 12 on node7; wait for it or choose another --out\n"
 
 
 def test_paths_in_a_sweep_are_those_that_training_records(tmp_path, monkeypatch):

@@ -24,6 +24,15 @@ class UserError(ValueError):
         super().__init__(printable(message))
 
 
+class Busy(UserError):
+    """Another process is at what this one needs. Nothing is wrong, and the same command works when that one is done, so
+    the command line exits with 75. `brief` says it without what to do."""
+
+    def __init__(self, brief: str, advice: str) -> None:
+        self.brief = printable(brief)
+        super().__init__(f"{brief}; {advice}")
+
+
 def printable(text: str) -> str:
     """The text with line breaks and control characters spelled out, for a terminal that would obey them."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar
 
-from dualgoal.errors import UserError
+from dualgoal.errors import Busy, UserError
 
 TOML_LIMIT = 1 << 20  # bytes of a file that people write by hand
 
@@ -236,12 +236,11 @@ def reason(error: Exception) -> str:
 # Locks ----------------------------------------------------------------------------------------------------------------
 
 
-class InUse(UserError):
-    """Another process has what this one needs; `brief` says so without what to do."""
+class InUse(Busy):
+    """Another process has the folder."""
 
     def __init__(self, folder: Path, by: str) -> None:
-        self.brief = f"{folder}: in use by {by}"
-        super().__init__(f"{self.brief}; wait for it or choose another --out")
+        super().__init__(f"{folder}: in use by {by}", "wait for it or choose another --out")
 
 
 class Lock(AbstractContextManager["Lock"]):

@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
-from dualgoal.errors import UserError, require_known
+from dualgoal.errors import Busy, UserError, number_of, require_known
 
 if TYPE_CHECKING:
     from dualgoal.paper.jobs import Job
@@ -57,6 +57,8 @@ class ManyRuns(Verb):
         if done.problems:
             where = "'problems' in the JSON" if self.json else "'left out' above"
             raise UserError(f"{len(done.problems)} of the runs of {what} failed; see {where}")
+        if done.elsewhere:  # 0 would say that all is done, and whoever repeats what is not would leave it at that
+            raise Busy(f"{what}: another process trains {number_of(len(done.elsewhere), 'run')} of it", jobs.LATER)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dualgoal.cli import terminal
 from dualgoal.cli.verb import Verb
-from dualgoal.errors import Preempted, UserError, unknown
+from dualgoal.errors import Busy, Preempted, UserError, unknown
 from dualgoal.files import refusal
 
 USER_ERROR = 2
@@ -88,6 +88,9 @@ def status(words: list[str]) -> int:
     """Run one command, print in one line what a user can repair, and return the exit status."""
     try:
         run(words)
+    except Busy as problem:
+        _complain(f"dualgoal: {problem}")
+        return terminal.PREEMPTED
     except UserError as problem:
         return _failed(str(problem))
     except KeyboardInterrupt as stop:

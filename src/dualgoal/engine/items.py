@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dualgoal.errors import UserError
+from dualgoal.errors import Busy, UserError
 from dualgoal.runs import directory, memory, owner
 from dualgoal.runs.rest import Rest
 
@@ -16,6 +16,10 @@ MEMORY = 0.9  # of a GPU, shared between the runs on it; the rest is for librari
 
 Say = Callable[[str], None]
 Problem = str | None  # why a run could not be done, in one line
+
+
+class Elsewhere(str):
+    """The line about a run that is left to another process, which is training it: no failure."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ def problem_of(item: Item, do: Callable[[], None], gpus: float = 0.0) -> Problem
     try:
         do()
         return None
+    except Busy as problem:
+        return Elsewhere(problem.brief)
     except UserError as problem:
         line = str(problem)
     except (MemoryError, RuntimeError) as error:

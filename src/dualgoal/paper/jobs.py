@@ -18,7 +18,7 @@ from typing import Any
 from dualgoal import machine
 from dualgoal.collect import ahead
 from dualgoal.engine import choice
-from dualgoal.engine.items import Item, Placement, Say
+from dualgoal.engine.items import Elsewhere, Item, Placement, Say
 from dualgoal.errors import UserError, number_of
 from dualgoal.files import make_folder, write_atomic
 from dualgoal.jsons import Journal
@@ -29,6 +29,7 @@ from dualgoal.runs.rest import Rest
 from dualgoal.runs.rows import LAST, EvalRow
 
 LOG = "events.log"
+LATER = "give this command again when it is done"
 
 Train = Callable[..., Any]
 
@@ -153,27 +154,39 @@ class Execution:
     train: Train | None = None  # replaces training, in tests
 
 
-def carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say = print) -> list[str]:
-    """Do every run that is not finished; one line per run that could not be done."""
+@dataclass(frozen=True)
+class Undone:
+    """The runs of a plan that were not done, one line each: those that failed, and those that another process is
+    training."""
+
+    failed: Sequence[str] = ()
+    elsewhere: Sequence[str] = ()
+
+
+ALL_DONE = Undone()
+
+
+def carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say = print) -> Undone:
+    """Do every run that is not finished, and that no other process is training."""
     shown = execution.on != "here" and not execution.quiet and sys.stdout.isatty()
     with overview.live([job.out for job in jobs], say, shown) as show:
         return _carry_out(jobs, out, execution, _with_log(out, show))
 
 
-def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -> list[str]:
+def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -> Undone:
     number = {job.out: f"[{i}/{len(jobs)}] {job.planned.task} {job.planned.column}" for i, job in enumerate(jobs, 1)}
     names = {job.out.absolute(): job.planned.name for job in jobs}
     todo: list[Job] = []
-    problems = []
+    failed, elsewhere = [], []
     for job in {job.out: job for job in jobs}.values():
         status = owner.read_status(job.out)
         if job.status == "finished":
             owner.tidy(job.out)
             say(f"{number[job.out]}: finished, in {job.out}")
         elif status is not None and execution.on != "here" and owner.seems_alive(status):
-            problem = f"process {status.pid} on {status.host} is training it; give this command again when it is done"
-            problems.append(f"{names[job.out.absolute()]}: {problem}")
-            say(f"{number[job.out]}: not started: {problem}")
+            why = f"{job.out}: in use by process {status.pid} on {status.host}"
+            elsewhere.append(f"{names[job.out.absolute()]}: {why}; {LATER}")
+            say(f"{number[job.out]}: trained elsewhere: {why}")
         else:
             todo.append(job)
     engine = choice.engine(execution.on, out, execution.placement, execution.workers)
@@ -182,10 +195,16 @@ def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -
         if prepares_data(todo, execution):
             items = _with_data_ahead(items, todo, stack.enter_context(ahead.Preparation()))
         for item, found in engine.execute(items, say) if items else ():
-            say(f"{item.name}: done" if found is None else f"{item.name}: failed: {found}")
-            if found is not None:
-                problems.append(f"{names[item.out.absolute()]}: {found}")
-    return problems
+            name = names[item.out.absolute()]
+            if found is None:
+                say(f"{item.name}: done")
+            elif isinstance(found, Elsewhere):
+                say(f"{item.name}: trained elsewhere: {found}")
+                elsewhere.append(f"{name}: {found}; {LATER}")
+            else:
+                say(f"{item.name}: failed: {found}")
+                failed.append(f"{name}: {found}")
+    return Undone(failed, elsewhere)
 
 
 def prepares_data(todo: Sequence[Job], execution: Execution) -> bool:
@@ -266,31 +285,36 @@ def _evaluate_noisy(job: Job, workers: int | None) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of a plan: one table, the files that hold it, and which runs failed or were left out, and why."""
+    """What came out of a plan: one table, the files that hold it, which runs failed or were left out, and why, and
+    which ones another process is training."""
 
     table: str
     values: dict[str, Any]  # the same as plain values
     files: tuple[Path, ...]
     problems: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """The table, what is missing from it, and where it was written."""
         missing = [f"left out: {problem}" for problem in self.problems]
-        return "\n".join([self.table, *missing, *(f"written: {file}" for file in self.files)])
+        others = [f"trained elsewhere: {line}" for line in self.elsewhere]
+        return "\n".join([self.table, *missing, *others, *(f"written: {file}" for file in self.files)])
 
     @property
     def json(self) -> str:
         """The table and what is missing from it."""
-        return json.dumps(self.values | {"problems": list(self.problems)}, indent=1, allow_nan=False)
+        missing = {"problems": list(self.problems), "elsewhere": list(self.elsewhere)}
+        return json.dumps(self.values | missing, indent=1, allow_nan=False)
 
 
 def write_outcome(
-    stem: Path, table: str, values: dict[str, Any], problems: Sequence[str], latex: str | None = None
+    stem: Path, table: str, values: dict[str, Any], undone: Undone = ALL_DONE, latex: str | None = None
 ) -> Outcome:
     """Write a table as text, JSON and perhaps LaTeX, to files that differ in their endings."""
     make_folder(stem.parent)
-    outcome = Outcome(table, values, (), tuple(dict.fromkeys(problems)))  # reading a run may fail as training it did
+    failed = tuple(dict.fromkeys(undone.failed))  # reading a run may fail as training it did
+    outcome = Outcome(table, values, (), failed, tuple(undone.elsewhere))
     forms = {".txt": table, ".tex": latex, ".json": outcome.json}
     written = {stem.with_name(stem.name + ending): text for ending, text in forms.items() if text is not None}
     for file, text in written.items():

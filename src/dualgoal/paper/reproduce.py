@@ -7,7 +7,7 @@ from typing import Any
 
 from dualgoal.engine.items import Say
 from dualgoal.paper import comparison, figures, formats, jobs, tables
-from dualgoal.paper.jobs import Execution, Job, Outcome
+from dualgoal.paper.jobs import Execution, Job, Outcome, Undone
 
 
 def plan(table: str, *, out: str | Path = "runs", **part: Any) -> list[Job]:
@@ -26,10 +26,10 @@ def carry_out(
     return write_table(table, found, Path(out), jobs.carry_out(found, Path(out), execution or Execution(), say))
 
 
-def write_table(table: str, planned: Sequence[Job], out: Path, problems: Sequence[str] = ()) -> Outcome:
+def write_table(table: str, planned: Sequence[Job], out: Path, undone: Undone = jobs.ALL_DONE) -> Outcome:
     """Write a table and its picture from whatever rows its runs have; unreadable runs become problems."""
     found, left_out = jobs.records(planned)
     filled = comparison.fill_table(table, found, tasks=[job.planned.task for job in planned])
-    stem, problems = out / "tables" / table, [*problems, *left_out]
-    made = jobs.write_outcome(stem, formats.text(filled), asdict(filled), problems, formats.latex(filled))
+    stem, undone = out / "tables" / table, replace(undone, failed=[*undone.failed, *left_out])
+    made = jobs.write_outcome(stem, formats.text(filled), asdict(filled), undone, formats.latex(filled))
     return replace(made, files=(*made.files, *figures.draw(filled, found, stem)))

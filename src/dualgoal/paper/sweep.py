@@ -176,10 +176,12 @@ def carry_out(
     """Do every run of a file that is not finished, and write the table to OUT/tables."""
     execution = execution or Execution()
     found = plan(path, out, data=execution.data)
-    problems = jobs.carry_out(found, Path(out), execution, say)
+    undone = jobs.carry_out(found, Path(out), execution, say)
+    problems = list(undone.failed)
     lines = [_line(job, problems) for job in found]
     values = {"runs": [dataclasses.asdict(line) for line in lines]}
-    return jobs.write_outcome(Path(out) / "tables" / Path(path).stem, table(lines), values, problems)
+    stem, undone = Path(out) / "tables" / Path(path).stem, replace(undone, failed=problems)
+    return jobs.write_outcome(stem, table(lines), values, undone)
 
 
 def _line(job: Job, problems: list[str]) -> Line:

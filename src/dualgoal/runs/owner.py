@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dualgoal import jsons
-from dualgoal.errors import UserError
+from dualgoal.errors import Busy, UserError
 from dualgoal.files import InUse, Lock, locked, remove_leftovers, write_atomic
 
 OWNER = "owner.json"
@@ -37,8 +37,12 @@ WATCHED = 3  # how many are waited for then, because the clocks of two machines 
 T = TypeVar("T")
 
 
-class Replaced(UserError):
-    """Another process has taken this run over; whoever gets this must not write any more."""
+class Disowned(UserError):
+    """This process does not own the run any more; whoever gets this must not write."""
+
+
+class Replaced(Disowned, Busy):
+    """Another process has taken the run over."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +134,10 @@ class Ownership:
         found = read_owner(self.path)
         if found is None or found.token != self._owner.token:
             self._ended.set()
-            by = f"taken over by {found.name}" if found else "its owner file was removed"
-            raise Replaced(f"{self.path}: {by} while this process gave no sign of life; it has stopped writing")
+            silent, stopped = "while this process gave no sign of life", "it has stopped writing"
+            if found is None:
+                raise Disowned(f"{self.path}: its owner file was removed {silent}; {stopped}")
+            raise Replaced(f"{self.path}: taken over by {found.name} {silent}", stopped)
 
     def report(self, step: int, rate: float | None, busy: str = "") -> None:
         """How far the run is, for the next sign of life, which also finds out whether another process took over."""
@@ -144,7 +150,7 @@ class Ownership:
         """Say how it ended and let others write; without effect on a directory that is no longer ours."""
         self._ended.set()
         self._thread.join()
-        with contextlib.suppress(Replaced):
+        with contextlib.suppress(Disowned):
             self.check()
             with self._changing:
                 self._status = replace(self._status, state=state, busy="", why=why)
