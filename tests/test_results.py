@@ -71,7 +71,68 @@ def test_of_two_runs_of_one_cell_that_with_more_seeds_is_kept(tmp_path):
     (path,) = results_page.collect(tmp_path / "runs", tmp_path / "results", said.append)
     assert row_files.load(path).seeds == (1, 2)
     b = tmp_path / "runs" / "b"
-    assert said == [f"{b.with_name(n)}: left out: {b} fills the same cell with 2 seeds" for n in ("a", "c")]
+    assert said == [
+        f"{b.with_name(name)}: left out: {b} fills the same cell of state_crl and has 2 seeds, not 1"
+        for name in ("a", "c")
+    ]
+
+
+def cut(run, until):
+    """The rows of a run that got so far."""
+    return rows(run, 5, steps=[step for step in run.eval_steps if step <= until])
+
+
+def test_the_run_that_was_evaluated_further_is_kept_whatever_its_name_and_folder(tmp_path):
+    short, long = (
+        settings.preset("scene-play-v0", "dual", "crl", **RUN | {"seeds": seeds}) for seeds in ((0, 1), (2,))
+    )
+    write_run(tmp_path / "x" / "a", short, cut(short, 300))
+    write_run(tmp_path / "y" / "b", long, cut(long, 1000))
+    write_run(tmp_path / "z" / "c", short, cut(short, 200))
+    found = {}
+    for order in ("xyz", "zyx"):
+        said = []
+        folders = [tmp_path / name for name in order] + [tmp_path / "y"]  # the last one is given twice
+        results_page.write_page(tmp_path / order, tmp_path / "page.md", folders, said.append)
+        (file,) = (tmp_path / order).glob("*/*.json")
+        found[order] = row_files.load(file)
+        why = f"{tmp_path / 'y' / 'b'} fills the same cell of state_crl and is evaluated until step 1,000, not "
+        assert sorted(said) == [
+            f"{tmp_path / 'x' / 'a'}: left out: {why}300",
+            f"{tmp_path / 'z' / 'c'}: left out: {why}200",
+        ], order
+    assert found["xyz"].seeds == found["zyx"].seeds == (2,) and found["xyz"].done == 1000
+
+
+def test_a_row_file_is_not_replaced_by_less(tmp_path):
+    said, folder = [], tmp_path / "results"
+    full, part = (settings.preset("scene-play-v0", "dual", "crl", **RUN | {"seeds": seeds}) for seeds in ((0, 1), (2,)))
+    write_run(tmp_path / "full" / "a", full, cut(full, 1000))
+    (file,) = results_page.collect(tmp_path / "full", folder, said.append)
+    before = file.read_bytes()
+    write_run(tmp_path / "part" / "b", part, cut(part, 1000))
+    write_run(tmp_path / "half" / "c", full, cut(full, 500))
+    for name, why in (("part/b", "has 2 seeds, not 1"), ("half/c", "is evaluated until step 1,000, not 500")):
+        assert results_page.collect((tmp_path / name).parent, folder, said.append) == [file]
+        advice = "remove that file to take this run instead"
+        assert said.pop() == f"{tmp_path / name}: left out: {file} {why}; {advice}" and not said
+    assert file.read_bytes() == before
+
+
+def test_a_row_file_follows_its_run_and_a_newer_run_of_the_same_extent(tmp_path):
+    said, folder, run = [], tmp_path / "results", settings.preset("scene-play-v0", "dual", "crl", **RUN)
+    for until in (300, 1000):
+        write_run(tmp_path / "runs" / "a", run, cut(run, until))
+        (file,) = results_page.collect(tmp_path / "runs", folder, said.append)
+        assert row_files.load(file).done == until and not said
+    newer = write_run(tmp_path / "new" / "a", run, rows(run, 9), git="fedcba9")
+    results_page.collect(tmp_path / "new", folder, said.append)
+    assert row_files.load(file).setting("git") == "fedcba9"
+    why = "has as many steps, seeds and episodes"
+    assert said == [f"{file}: replaced, it was of another run: {newer} {why}"]
+    file.write_text("{damaged")
+    results_page.collect(tmp_path / "new", folder, said.append)
+    assert row_files.load(file).done == 1000 and len(said) == 1
 
 
 def test_a_bad_run_costs_only_itself(tmp_path):

@@ -24,6 +24,7 @@ from dualgoal.paper import (
     row_files,
     tables,
 )
+from dualgoal.paper.costs import Cost
 from dualgoal.paper.filled import FilledTable
 from dualgoal.paper.row_files import Record
 from dualgoal.paper.tables import PlannedRun
@@ -68,8 +69,7 @@ def write_page(
     shared_device: bool = False,
 ) -> Path:
     """Collect row files from `runs` (if any), then write the page with its figures; returns its path."""
-    for path in runs:
-        collect(path, folder, say, shared_device=shared_device)
+    collect(runs, folder, say, shared_device=shared_device)
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     found = row_files.load_all(Path(folder), say)
@@ -82,39 +82,97 @@ def write_page(
 
 
 def collect(
-    runs: str | Path, into: str | Path, say: Callable[[str], None] = print, *, shared_device: bool = False
+    runs: str | Path | Sequence[str | Path],
+    into: str | Path,
+    say: Callable[[str], None] = print,
+    *,
+    shared_device: bool = False,
 ) -> list[Path]:
-    """Write a row file for every run in `runs` that fills a cell of a table, of any length and with any seeds.
+    """Write a row file for every run in a folder, or in several, that fills a cell of a table, finished or not, of any
+    length and with any seeds; returns the row files of these cells.
 
-    A run that fills none, or cannot be read, is named and left out, and so is the one with fewer seeds of two runs of
-    one cell and length. With `shared_device`, each run is charged its part of the time in which several of them used
-    one device.
+    A run that fills none, or cannot be read, is named and left out. Of several runs of one cell and length, and the row
+    file that is there, the one with the largest `_extent` is kept and the others are named. With `shared_device`, each
+    run is charged its part of the time in which several of them used one device.
     """
     kept: dict[Path, Record] = {}  # by the row file
-    paths = list(filter(directory.is_run, overview.find(runs)))
+    paths = _find([runs] if isinstance(runs, str | Path) else runs)
     spent = costs.of_runs(paths, shared_device)
     for path in paths:
-        try:
-            found = [record for planned in cells_of(path) if (record := jobs.read_record(path, planned))]
-        except UserError as error:
-            say(f"{path}: left out: {error}")
-            continue
-        evaluated = [record for record in found if record.done]
-        if cost := spent.get(path):  # which the noisy goals of the same run did not add to
-            evaluated = [
-                record if tables.get(record.table).noise else replace(record, cost=replace(cost, data=record.cost.data))
-                for record in evaluated
-            ]
-        for record in evaluated:
+        for record in _read(path, spent.get(path), say):
             target = row_files.path_of(record, Path(into))
-            first, second = sorted((kept.get(target, record), record), key=lambda r: -len(r.seeds))
-            kept[target] = first
-            if first is not second:
-                seeds = number_of(len(first.seeds), "seed")
-                say(f"{second.source}: left out: {first.source} fills the same cell with {seeds}")
-        if not evaluated:
-            say(f"{path}: left out: " + ("no evaluation yet" if found else "not a run of the paper's tables"))
-    return [row_files.save(record, Path(into)) for record in kept.values()]
+            kept[target] = _better(kept[target], record, say) if target in kept else record
+    for target, record in kept.items():
+        if _may_replace(target, record, say):
+            row_files.save(record, Path(into))
+    return list(kept)
+
+
+def _find(folders: Iterable[str | Path]) -> list[Path]:
+    """The run directories in these folders, each once, also if a folder holds another one of them."""
+    found: dict[Path, Path] = {}
+    for path in (path for folder in folders for path in overview.find(folder)):
+        if directory.is_run(path):
+            found.setdefault(path.resolve(), path)
+    return list(found.values())
+
+
+def _read(path: Path, cost: Cost | None, say: Callable[[str], None]) -> list[Record]:
+    """The records of a run, one for each cell that it fills; without one, `say` gets the reason."""
+    try:
+        found = [record for planned in cells_of(path) if (record := jobs.read_record(path, planned))]
+    except UserError as error:
+        say(f"{path}: left out: {error}")
+        return []
+    evaluated = [record for record in found if record.done]
+    if not evaluated:
+        say(f"{path}: left out: " + ("no evaluation yet" if found else "not a run of the paper's tables"))
+    if cost is None:
+        return evaluated
+    return [  # the noisy goals of the same run did not add to its cost
+        record if tables.get(record.table).noise else replace(record, cost=replace(cost, data=record.cost.data))
+        for record in evaluated
+    ]
+
+
+def _extent(record: Record) -> tuple[int, int, int]:
+    """What decides which record of a cell is kept: its last evaluation, then its seeds, then its episodes per goal."""
+    return record.done, len(record.seeds), record.episodes
+
+
+def _better(first: Record, second: Record, say: Callable[[str], None]) -> Record:
+    """The one of two collected runs with the larger extent, or the first; the other one is named."""
+    kept, other = (second, first) if _extent(second) > _extent(first) else (first, second)
+    say(f"{other.source}: left out: {kept.source} fills the same cell of {kept.table} and {_lead(kept, other)}")
+    return kept
+
+
+def _may_replace(target: Path, record: Record, say: Callable[[str], None]) -> bool:
+    """Whether a collected run is to be written over the row file that is there. One that cannot be read may go, and so
+    may one of equal extent, which is older; what is left out is named, unless it is an earlier state of this run."""
+    try:
+        there = row_files.load(target) if target.exists() else None
+    except UserError:
+        there = None
+    if there is None:
+        return True
+    if _extent(there) > _extent(record):
+        say(f"{record.source}: left out: {target} {_lead(there, record)}; remove that file to take this run instead")
+        return False
+    if there.settings != record.settings:
+        say(f"{target}: replaced, it was of another run: {record.source} {_lead(record, there)}")
+    return True
+
+
+def _lead(kept: Record, other: Record) -> str:
+    """In which part of its extent a record is ahead of another one."""
+    if kept.done != other.done:
+        return f"is evaluated until step {kept.done:,}, not {other.done:,}"
+    if len(kept.seeds) != len(other.seeds):
+        return f"has {number_of(len(kept.seeds), 'seed')}, not {len(other.seeds):,}"
+    if kept.episodes != other.episodes:
+        return f"has {number_of(kept.episodes, 'episode')} per goal, not {other.episodes:,}"
+    return "has as many steps, seeds and episodes"
 
 
 def cells_of(path: Path) -> list[PlannedRun]:
