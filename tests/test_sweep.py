@@ -124,6 +124,17 @@ def test_a_run_without_evaluation_is_finished_when_its_last_step_is_saved(tmp_pa
     assert done.text.count("   2     1,000  no evaluation\n") == 6 and done.values["runs"][0]["evaluated"] is None
 
 
+def test_more_seeds_are_another_run_and_fewer_seeds_are_found(tmp_path):
+    file, out = write(tmp_path, FILE.replace("[0, 1]", "[0]")), tmp_path / "runs"
+    sweep.carry_out(file, out=out, execution=Execution(train=Trainer()), say=lambda text: None)
+    done = {job.out for job in sweep.plan(file, out)}
+    more = sweep.plan(write(tmp_path), out)
+    assert {job.status for job in more} == {"new"} and not done & {job.out for job in more}
+    sweep.carry_out(file, out=out, execution=Execution(train=Trainer()), say=lambda text: None)
+    fewer = sweep.plan(write(tmp_path, FILE.replace("[0, 1]", "[1]")), out)
+    assert [(job.status, job.out) for job in fewer] == [("finished", job.out) for job in more]
+
+
 def test_a_file_may_be_edited_while_its_runs_go_on(tmp_path):
     file, trainer = write(tmp_path), Trainer()
 
