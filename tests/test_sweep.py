@@ -279,6 +279,21 @@ def test_a_run_of_another_process_on_the_same_sweep_is_no_failure(tmp_path, monk
     assert main(words) == 0 and "elsewhere" not in capsys.readouterr().out
 
 
+def test_a_run_that_another_process_finishes_meanwhile_is_done(tmp_path):
+    file, out, said = write(tmp_path), tmp_path / "runs", []
+    (first, *_) = sweep.plan(file, out)
+
+    def train(run, folder, **options):
+        if folder == first.out:
+            raise InUse(folder, "process 12 on node7")
+        Trainer()(first.planned.run, first.out, **options)
+        Trainer()(run, folder, **options)
+
+    done = sweep.carry_out(file, out=out, execution=Execution(train=train), say=said.append)
+    assert any(f"trained elsewhere: {first.out}" in line for line in said)
+    assert not done.problems and not done.elsewhere and all(line["finished"] for line in done.values["runs"])
+
+
 def test_training_into_a_folder_of_another_process_ends_with_the_status_of_what_is_temporary(monkeypatch, capsys):
     def busy(self):
         raise InUse(Path("runs/a"), "process 12 on node7")

@@ -175,9 +175,10 @@ def carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say = p
 
 def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -> Undone:
     number = {job.out: f"[{i}/{len(jobs)}] {job.planned.task} {job.planned.column}" for i, job in enumerate(jobs, 1)}
-    names = {job.out.absolute(): job.planned.name for job in jobs}
+    plans = {job.out.absolute(): job.planned for job in jobs}
     todo: list[Job] = []
-    failed, elsewhere = [], []
+    failed: list[str] = []
+    elsewhere: dict[Path, str] = {}
     for job in {job.out: job for job in jobs}.values():
         status = owner.read_status(job.out)
         if job.status == "finished":
@@ -185,7 +186,7 @@ def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -
             say(f"{number[job.out]}: finished, in {job.out}")
         elif status is not None and execution.on != "here" and owner.seems_alive(status):
             why = f"{job.out}: in use by process {status.pid} on {status.host}"
-            elsewhere.append(f"{names[job.out.absolute()]}: {why}; {LATER}")
+            elsewhere[job.out.absolute()] = why
             say(f"{number[job.out]}: trained elsewhere: {why}")
         else:
             todo.append(job)
@@ -195,16 +196,16 @@ def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -
         if prepares_data(todo, execution):
             items = _with_data_ahead(items, todo, stack.enter_context(ahead.Preparation()))
         for item, found in engine.execute(items, say) if items else ():
-            name = names[item.out.absolute()]
             if found is None:
                 say(f"{item.name}: done")
             elif isinstance(found, Elsewhere):
                 say(f"{item.name}: trained elsewhere: {found}")
-                elsewhere.append(f"{name}: {found}; {LATER}")
+                elsewhere[item.out.absolute()] = found
             else:
                 say(f"{item.name}: failed: {found}")
-                failed.append(f"{name}: {found}")
-    return Undone(failed, elsewhere)
+                failed.append(f"{plans[item.out.absolute()].name}: {found}")
+    left = {path: why for path, why in elsewhere.items() if not is_finished(path, plans[path])}  # by now
+    return Undone(failed, [f"{plans[path].name}: {why}; {LATER}" for path, why in left.items()])
 
 
 def prepares_data(todo: Sequence[Job], execution: Execution) -> bool:
