@@ -67,6 +67,13 @@ def test_an_evaluated_run_without_its_checkpoints_is_finished_for_the_list_and_f
     assert (line.state, line.step) == ("unfinished", 900) and not jobs.is_finished(tmp_path / "b", planned)
 
 
+def test_a_sign_of_life_from_the_future_is_none(tmp_path):
+    """The clock of its machine is, or was, ahead of this one's."""
+    found = overview.look(make(tmp_path / "ahead", until=0, time=time.time() + 7230))
+    assert found.state == "lost" and found.why.startswith("its last sign of life is 2:00:")
+    assert found.why.endswith(" ahead of this machine's clock")
+
+
 def test_sorting(folder):
     lines = [overview.look(path) for path in overview.find(folder)]
     assert [line.state for line in overview.ordered(lines, "state")][:2] == ["running", "lost"]

@@ -88,8 +88,17 @@ def test_what_a_killed_sign_of_life_leaves_is_removed(tmp_path):
     assert not left.exists()
 
 
-def test_a_clock_that_is_late_does_not_make_an_owner_dead(tmp_path, monkeypatch):
-    put(tmp_path, OTHER, time=time.time() - 1000)
+def test_a_clock_that_is_ahead_does_not_make_a_dead_owner_alive(tmp_path):
+    put(tmp_path, OTHER, time=time.time() + 1000)
+    assert not owner.seems_alive(owner.read_status(tmp_path))
+    held = owner.acquire(tmp_path)  # it has watched, and nothing came
+    held.release("finished")
+    assert held.took_over
+
+
+@pytest.mark.parametrize("seconds", [-1000, 1000])
+def test_a_clock_that_is_late_or_ahead_does_not_make_an_owner_dead(tmp_path, monkeypatch, seconds):
+    put(tmp_path, OTHER, time=time.time() + seconds)
     before, beats = owner.read_status(tmp_path), []
 
     def beating(path):

@@ -106,7 +106,10 @@ def _why(state: str, status: owner.Status | None) -> str:
     if status is None or state in ("finished", "unfinished"):
         return ""
     if state == "lost":
-        return f"no sign of life for {_duration(time.time() - status.time)}"
+        since = time.time() - status.time
+        if since < 0:
+            return f"its last sign of life is {_duration(-since)} ahead of this machine's clock"
+        return f"no sign of life for {_duration(since)}"
     return status.why or status.busy
 
 

@@ -92,10 +92,11 @@ def _read(path: Path, kind: type[T]) -> T | None:
 
 
 def seems_alive(status: Status | None) -> bool:
-    """Whether a run that says it is running has given a sign of life recently."""
+    """Whether a run that says it is running has given a sign of life recently. One from the future, by a clock that is
+    ahead, is no more recent than one from the past."""
     if status is None or status.state != "running":
         return False
-    return time.time() - status.time <= MISSED * status.every
+    return abs(time.time() - status.time) <= MISSED * status.every
 
 
 def heartbeat_seconds() -> float:
