@@ -11,7 +11,7 @@ from dualgoal.cli.train import Train
 from dualgoal.engine import choice, sites
 from dualgoal.engine.items import Item, Patience, Placement, perform
 from dualgoal.errors import UserError
-from dualgoal.files import InUse
+from dualgoal.files import InUse, locked
 from dualgoal.paper import jobs, reproduce, sweep
 from dualgoal.paper.jobs import Execution
 from dualgoal.runs import continuing, directory, owner, training
@@ -232,24 +232,53 @@ def test_a_run_is_given_up_only_if_it_gets_nowhere(tmp_path, monkeypatch):
     assert [patience.again(item) for _ in range(5)] == [True] * 4 + [False]
 
 
-def test_a_run_that_somebody_else_is_training_is_left_alone(tmp_path):
-    file, out = write(tmp_path), tmp_path / "runs"
-    (first, *_) = sweep.plan(file, out)
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """A sweep whose first run has given a sign of life just now, and what its engine is asked to do, one list of runs
+    after the other. `begun(host)` carries it out and returns the problems."""
+    monkeypatch.setattr(jobs, "LOOK_SECONDS", 0.05)
+    file, out, asked, said = write(tmp_path), tmp_path / "runs", [], []
+    (first, *_) = planned = sweep.plan(file, out)
     first.out.mkdir(parents=True)
-    alive = owner.Status("abc", "node7", 12, owner.time.time(), 5.0)
-    (first.out / owner.STATUS).write_text(json.dumps(owner.asdict(alive)))
-    done = []
 
     class Engine:
         def execute(self, items, say):
-            done.extend(items)
+            asked.append([item.out for item in items])
             return ((item, None) for item in items)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "engine", lambda *_: Engine())
-        undone = jobs.carry_out(sweep.plan(file, out), out, Execution(on="ray"), say=lambda text: None)
-    assert len(done) == 5 and all(item.out.is_absolute() for item in done)
-    assert not undone.failed and len(undone.elsewhere) == 1 and "in use by process 12 on node7" in undone.elsewhere[0]
+    def carry_out(host):
+        alive = owner.Status("abc", host, 12, owner.time.time(), 0.1)
+        (first.out / owner.STATUS).write_text(json.dumps(owner.asdict(alive)))
+        (first.out / owner.LOCK).write_text("process 12")
+        monkeypatch.setattr(choice, "engine", lambda *_: Engine())
+        assert jobs.carry_out(planned, out, Execution(on="ray"), say=said.append) == jobs.Undone([], [])
+
+    carry_out.first, carry_out.rest = first, [job.out for job in planned[1:]]
+    carry_out.asked, carry_out.said = asked, said
+    return carry_out
+
+
+def test_a_run_that_somebody_else_is_training_is_waited_for(begun):
+    begun("node7")
+    assert begun.asked == [begun.rest, [begun.first.out]], "it comes last, when node7 is silent"
+    assert any("waiting: process 12 on node7 is training it" in line for line in begun.said)
+
+
+def test_a_run_that_somebody_else_has_finished_meanwhile_is_not_begun(begun, monkeypatch):
+    monkeypatch.setattr(jobs, "is_finished", lambda path, planned: path == begun.first.out)
+    begun("node7")
+    assert begun.asked == [begun.rest] and any(line.endswith(f"finished, in {begun.first.out}") for line in begun.said)
+
+
+def test_a_run_that_was_killed_on_this_machine_is_resumed_at_once(begun):
+    begun(owner.platform.node())
+    assert begun.asked == [[begun.first.out, *begun.rest]]
+
+
+def test_a_run_that_lives_on_this_machine_is_waited_for(begun):
+    with locked(begun.first.out / owner.LOCK):
+        begun(owner.platform.node())
+    assert begun.asked == [begun.rest, [begun.first.out]]
 
 
 def test_a_run_of_another_process_on_the_same_sweep_is_no_failure(tmp_path, monkeypatch, capsys):

@@ -30,6 +30,7 @@ from dualgoal.runs.rows import LAST, EvalRow
 
 LOG = "events.log"
 LATER = "give this command again when it is done"
+LOOK_SECONDS = 2.0  # between two looks at runs that others train
 
 Train = Callable[..., Any]
 
@@ -177,35 +178,49 @@ def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -
     number = {job.out: f"[{i}/{len(jobs)}] {job.planned.task} {job.planned.column}" for i, job in enumerate(jobs, 1)}
     plans = {job.out.absolute(): job.planned for job in jobs}
     todo: list[Job] = []
+    others: list[Job] = []  # that another process is training
     failed: list[str] = []
     elsewhere: dict[Path, str] = {}
     for job in {job.out: job for job in jobs}.values():
-        status = owner.read_status(job.out)
         if job.status == "finished":
             owner.tidy(job.out)
             say(f"{number[job.out]}: finished, in {job.out}")
-        elif status is not None and execution.on != "here" and owner.seems_alive(status):
-            why = f"{job.out}: in use by process {status.pid} on {status.host}"
-            elsewhere[job.out.absolute()] = why
-            say(f"{number[job.out]}: trained elsewhere: {why}")
+        elif execution.on != "here" and (status := owner.at_work(job.out)):
+            others.append(job)
+            say(f"{number[job.out]}: waiting: process {status.pid} on {status.host} is training it")
         else:
             todo.append(job)
     engine = choice.engine(execution.on, out, execution.placement, execution.workers)
-    items = [_item(job, number[job.out], execution) for job in todo]
     with ExitStack() as stack:
-        if prepares_data(todo, execution):
-            items = _with_data_ahead(items, todo, stack.enter_context(ahead.Preparation()))
-        for item, found in engine.execute(items, say) if items else ():
-            if found is None:
-                say(f"{item.name}: done")
-            elif isinstance(found, Elsewhere):
-                say(f"{item.name}: trained elsewhere: {found}")
-                elsewhere[item.out.absolute()] = found
-            else:
-                say(f"{item.name}: failed: {found}")
-                failed.append(f"{plans[item.out.absolute()].name}: {found}")
-    left = {path: why for path, why in elsewhere.items() if not is_finished(path, plans[path])}  # by now
-    return Undone(failed, [f"{plans[path].name}: {why}; {LATER}" for path, why in left.items()])
+        prepare = stack.enter_context(ahead.Preparation()) if prepares_data(todo, execution) else None
+        while todo or others:
+            items = [_item(job, number[job.out], execution) for job in todo]
+            if prepare is not None:
+                items = _with_data_ahead(items, todo, prepare)
+            for item, found in engine.execute(items, say) if items else ():
+                if found is None:
+                    say(f"{item.name}: done")
+                elif isinstance(found, Elsewhere):
+                    say(f"{item.name}: trained elsewhere: {found}")
+                    elsewhere[item.out.absolute()] = found
+                else:
+                    say(f"{item.name}: failed: {found}")
+                    failed.append(f"{plans[item.out.absolute()].name}: {found}")
+            left, others = _left_by_others(others)
+            todo = [job for job in left if not is_finished(job.out, job.planned)]
+            for job in left:
+                say(f"{number[job.out]}: {'left unfinished' if job in todo else 'finished'}, in {job.out}")
+    still = {path: why for path, why in elsewhere.items() if not is_finished(path, plans[path])}  # by now
+    return Undone(failed, [f"{plans[path].name}: {why}; {LATER}" for path, why in still.items()])
+
+
+def _left_by_others(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
+    """Wait until some of these runs are trained by nobody any more; these, and the rest."""
+    while True:
+        left = [job for job in jobs if owner.at_work(job.out) is None]
+        if left or not jobs:
+            return left, [job for job in jobs if job not in left]
+        time.sleep(LOOK_SECONDS)
 
 
 def prepares_data(todo: Sequence[Job], execution: Execution) -> bool:

@@ -99,6 +99,19 @@ def seems_alive(status: Status | None) -> bool:
     return abs(time.time() - status.time) <= MISSED * status.every
 
 
+def at_work(path: Path) -> Status | None:
+    """The last sign of life of a process that seems to be at this run. Of a process of this machine the lock tells
+    more: it is free as soon as the process is dead."""
+    status = read_status(path)
+    if status is None or not seems_alive(status):
+        return None
+    if status.host == platform.node():
+        with contextlib.suppress(UserError):
+            locked(path / LOCK).close()
+            return None
+    return status
+
+
 def heartbeat_seconds() -> float:
     given = os.environ.get("DUALGOAL_HEARTBEAT")
     try:
