@@ -18,7 +18,7 @@ from dualgoal.errors import UserError
 from dualgoal.paper import jobs, sweep
 from dualgoal.paper.jobs import Execution
 from dualgoal.runs import directory, memory, owner
-from tiny import SWEEP, make_data, record
+from tiny import SWEEP, dualgoal, make_data, record
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'dualgoal[ray]')")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc for a worker's node")
@@ -40,7 +40,7 @@ def cluster():
         yield found, nodes
         ray.shutdown()
         found.shutdown()
-        signal.signal(signal.SIGTERM, handler)  # Ray has set its own
+        signal.signal(signal.SIGTERM, handler)  # the nodes of Ray's Cluster have set their own
 
 
 def node_of(pid, nodes):
@@ -92,7 +92,9 @@ def test_gpus_and_shares_of_them(cluster, tmp_path):
             files = [tmp_path / f"{gpus}-{number}" for number in range(count)]
             items = [Item(file.name, file, functools.partial(note, file)) for file in files]
             engine = jobs.choice.engine(f"ray:{cluster[0].address}", tmp_path, Placement(gpus=gpus), None)
+            handler = signal.getsignal(signal.SIGTERM)
             ends = list(engine.execute(items, lambda text: None))
+            assert signal.getsignal(signal.SIGTERM) is handler
             assert [problem for _, problem in ends] == [None] * count
             return [ast.literal_eval(file.read_text()) for file in files]
 
@@ -103,6 +105,30 @@ def test_gpus_and_shares_of_them(cluster, tmp_path):
         }
     finally:
         cluster[0].remove_node(node)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+def test_a_signal_to_the_command_saves_the_runs_and_is_one_line(cluster, tmp_path, name):
+    """At once, and not when some run ends, although Ray waits in C++ and has a handler for SIGTERM there."""
+    data, file, out = make_data(tmp_path / "data"), tmp_path / "long.toml", tmp_path / "runs"
+    file.write_text(FILE.replace("30_000", "60_000_000"))
+    words = ["sweep", str(file), "--on", f"ray:{cluster[0].address}", "--data", str(data), "--out", str(out)]
+    process = dualgoal(*words, cache=tmp_path / "cache")
+    try:
+        while not (begun := [job.out for job in sweep.plan(file, out) if directory.steps(job.out)]):
+            assert process.poll() is None, process.stdout.read()
+            time.sleep(0.1)
+        process.send_signal(getattr(signal, name))
+        said = process.communicate(timeout=60)[0].splitlines()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert process.returncode == 75 and said[-1].startswith("dualgoal: stopped: dualgoal sweep "), said
+    assert not any("SIGTERM" in line or "Traceback" in line for line in said), said
+    for run in begun:
+        status = owner.read_status(run)
+        assert status.state == "interrupted" and directory.steps(run)[-1] == status.step > 0
 
 
 def test_a_lost_node_costs_time_and_no_result(cluster, tmp_path, monkeypatch):

@@ -3,8 +3,13 @@
 Ray's own retries are off. It cannot know whether a run gets on between two losses; the checkpoints say so.
 """
 
+import contextlib
+import math
 import os
+import signal
 import socket
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +18,13 @@ from dualgoal import files, imports
 from dualgoal.engine import sites
 from dualgoal.engine.items import ATTEMPTS, Item, Patience, Placement, Problem, Say, perform
 from dualgoal.errors import Preempted, UserError, number_of
+from dualgoal.runs import interruption
+from dualgoal.runs.interruption import Interruption
 
 CONNECT_SECONDS = 5.0
 LOOK_SECONDS = 120.0
 LEAVE_SECONDS = 30.0
+SLICE_SECONDS = 0.5  # of waiting, between two looks whether a signal has come
 
 
 class Lost(Exception):
@@ -40,17 +48,18 @@ class OnRay:
     def execute(self, items: Sequence[Item], say: Say) -> Iterator[tuple[Item, Problem]]:
         ours = self._connect()
         waiting: dict[Any, Item] = {}
-        try:
-            self._check_nodes()
-            gpus, cpus = self._fit()
-            say(f"ray: {number_of(len(self._nodes()), 'node')}; each run gets {cpus} CPU cores and {gpus:g} GPUs")
-            start = self._starter(gpus, cpus)
-            waiting = {start(item): item for item in items}
-            yield from self._wait(waiting, start, say)
-        finally:
-            self._leave(list(waiting))
-            if ours:
-                self._ray.shutdown()
+        with Interruption() as stop:  # while Ray waits it swallows what other handlers raise
+            try:
+                self._check_nodes(stop)
+                gpus, cpus = self._fit()
+                say(f"ray: {number_of(len(self._nodes()), 'node')}; each run gets {cpus} CPU cores and {gpus:g} GPUs")
+                start = self._starter(gpus, cpus)
+                waiting = {start(item): item for item in items}
+                yield from self._wait(waiting, start, say, stop)
+            finally:
+                self._leave(list(waiting))
+                if ours:
+                    self._ray.shutdown()
 
     def _connect(self) -> bool:
         """Whether the connection is new."""
@@ -62,17 +71,20 @@ class OnRay:
         if address and address != "auto":
             _require_reachable(address)
         try:
-            self._ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
+            with _same_handlers():
+                self._ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
             where = address or "this machine"
             raise UserError(f"no Ray cluster at {where} ({str(error).splitlines()[0]}); see ray status") from error
+        except SystemExit as end:  # Ray's answer to SIGTERM while it starts
+            raise Preempted("stopped", signal.SIGTERM) from end
         return True
 
     def _nodes(self) -> list[dict[str, Any]]:
         """The nodes that can run something."""
         return [n for n in self._ray.nodes() if n["Alive"] and n["Resources"].get("CPU", 0) >= 1]
 
-    def _check_nodes(self) -> None:
+    def _check_nodes(self, stop: Interruption) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         look = self._ray.remote(num_cpus=0, max_retries=0)(sites.look)
@@ -86,7 +98,8 @@ class OnRay:
                 name = node["NodeManagerHostname"]
                 try:
                     answer = look.options(scheduling_strategy=strategy).remote(planted)
-                    site = self._ray.get(answer, timeout=LOOK_SECONDS)
+                    self._first([answer], stop, LOOK_SECONDS)
+                    site = self._ray.get(answer, timeout=0)
                 except self._ray.exceptions.RayError as error:
                     reason = str(error).strip().splitlines()[-1]
                     raise UserError(f"node {name} cannot run dualgoal ({reason}); install it there") from error
@@ -116,10 +129,22 @@ class OnRay:
         workers = self._workers or max(1, cpus - 1)
         return lambda item: task.options(name=item.name).remote(item, workers, gpus)
 
-    def _wait(self, waiting: dict[Any, Item], start: Any, say: Say) -> Iterator[tuple[Item, Problem]]:
+    def _first(self, tasks: list[Any], stop: Interruption, seconds: float = math.inf) -> list[Any]:
+        """The first of these tasks to end, unless none does for so long; a signal ends waiting."""
+        done: list[Any] = []
+        until = time.monotonic() + seconds
+        while not done and time.monotonic() < until:
+            if stop.requested:
+                raise stop.error("stopped")
+            done, _ = self._ray.wait(tasks, num_returns=1, timeout=SLICE_SECONDS)
+        return done
+
+    def _wait(
+        self, waiting: dict[Any, Item], start: Any, say: Say, stop: Interruption
+    ) -> Iterator[tuple[Item, Problem]]:
         patience, errors = Patience(), self._ray.exceptions
         while waiting:
-            (done,), _ = self._ray.wait(list(waiting), num_returns=1)
+            (done,) = self._first(list(waiting), stop)
             item = waiting.pop(done)
             try:
                 yield item, self._ray.get(done)
@@ -143,6 +168,19 @@ class OnRay:
             self._ray.cancel(task)
         if tasks:
             self._ray.wait(tasks, num_returns=len(tasks), timeout=LEAVE_SECONDS)
+
+
+@contextlib.contextmanager
+def _same_handlers() -> Iterator[None]:
+    """Ray takes signals for itself when it starts, in Python and below it: set all handlers again afterwards."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *interruption.FROM_SCHEDULERS)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                if handler is not None:
+                    signal.signal(number, handler)
 
 
 def _require_reachable(address: str) -> None:
