@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from dualgoal.engine.items import Placement
+from dualgoal.engine.items import Item, Placement
 from dualgoal.engine.on_slurm import LOGS, OnSlurm
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs, sweep
@@ -59,7 +59,46 @@ def test_what_slurm_cannot_do_is_one_line(tmp_path):
         OnSlurm(Placement(gpus=0.5), tmp_path, cluster="local")
     with pytest.raises(UserError, match="--slurm takes NAME=VALUE, for instance partition=gpu, not 'gpu'"):
         local(tmp_path, slurm=("gpu",))
-    with pytest.raises(UserError, match="time=soon: expected minutes"):
-        local(tmp_path, slurm=("time=soon",))
+    for word in ("time=soon", "time="):
+        with pytest.raises(UserError, match=f"--slurm {word}: expected minutes"):
+            local(tmp_path, slurm=(word,))
     options = local(tmp_path, slurm=("time=90", "partition=gpu", "mem-per-cpu=4G"))._options
     assert (options["timeout_min"], options["slurm_partition"], options["slurm_mem_per_cpu"]) == (90, "gpu", "4G")
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """A folder that is all of PATH, with an sbatch that keeps the script that it is given, and an srun."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, line in (("sbatch", f"/bin/cp $1 {tmp_path}/script; echo Submitted batch job 12"), ("srun", "exit 1")):
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def test_options_of_sbatch_reach_it(tmp_path, programs):
+    given = ("partition=gpu", "time=90", "mem-per-cpu=4G", "reservation=mine", "nice=100", "licenses=a:2", "chdir=/tmp")
+    given += ("export=NONE", "tmp=10G", "begin=now+1hour", "ntasks=1", "exclusive=", "mail_type=END", "contiguous=")
+    engine = OnSlurm(Placement(gpus=0, slurm=given), tmp_path / "runs", workers=1)
+    items = [Item(name, tmp_path / "runs" / name, print) for name in "ab"]
+    assert [job.job_id for job in engine._submit(items, None)] == ["12_0", "12_1"]
+    script = (tmp_path / "script").read_text().splitlines()
+    expected = [f"#SBATCH --{word.rstrip('=').replace('_', '-')}" for word in given]
+    assert not set(expected) - set(script) and "#SBATCH --requeue" in script
+
+
+def test_options_that_are_decided_here_are_one_line(tmp_path):
+    for word in ("output=a.log", "error=a.log", "array=0-3", "signal=USR1@60", "requeue=", "gpus=2", "parsable="):
+        with pytest.raises(UserError, match=f"^--slurm {word}: "):
+            local(tmp_path, slurm=(word,))
+    with pytest.raises(UserError, match="--slurm ntasks=4: a run is one process; expected ntasks=1"):
+        local(tmp_path, slurm=("ntasks=4",))
+
+
+@pytest.mark.parametrize("name", ["sbatch", "srun"])
+def test_a_missing_program_is_one_line(tmp_path, programs, name):
+    (programs / name).unlink()
+    with pytest.raises(UserError, match=f"--on slurm: there is no {name} here; run this on a machine from which"):
+        OnSlurm(Placement(gpus=0), tmp_path)

@@ -3,7 +3,7 @@
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,25 @@ HOURS = 24
 REQUEUES = 1000  # a run may be interrupted as often as it likes: it loses nothing
 CPUS = 8
 POLL_SECONDS = 2.0
+
+OF_SUBMITIT = {  # parameters of submitit that are no options of sbatch
+    "num_gpus", "setup", "teardown", "signal_delay_s", "array_parallelism", "stderr_to_stdout", "additional_parameters",
+    "srun_args", "use_srun",
+}  # fmt: skip
+LOGGED = f"logs are in {LOGS}, in the folder of the runs"
+READ = "it changes what sbatch answers, or when, and the answer is read here"
+REQUEUED = "a job that is asked to leave is always put back into the queue"
+REFUSED = {  # options of sbatch that are decided here, and how
+    "array": "the runs are the array",
+    "output": LOGGED,
+    "error": LOGGED,
+    "signal": "a job saves at the signal that is sent before its time is over, which is set here",
+    "requeue": REQUEUED,
+    "no-requeue": REQUEUED,
+    "gpus": "give --gpus N instead, or gpus-per-node=KIND:N for a kind of GPU",
+    **dict.fromkeys(("parsable", "quiet", "test-only", "wait", "wrap"), READ),
+}
+ONE = ("nodes", "ntasks", "ntasks-per-node", "tasks-per-node")  # a run is one process
 
 
 class Task:
@@ -54,14 +73,16 @@ class OnSlurm:
 
     def __init__(self, placement: Placement, folder: Path, workers: int | None = None, cluster: str = "slurm"):
         submitit = imports.optional("submitit", "slurm", "--on slurm")
-        if cluster == "slurm" and shutil.which("sbatch") is None:
-            raise UserError("--on slurm: there is no sbatch here; run this on a machine from which jobs are submitted")
+        for program in ("sbatch", "srun") if cluster == "slurm" else ():  # submitit asks for both
+            if shutil.which(program) is None:
+                where = "run this on a machine from which jobs are submitted"
+                raise UserError(f"--on slurm: there is no {program} here; {where}")
         gpus = 1.0 if placement.gpus is None else placement.gpus
         if gpus != int(gpus):
             raise UserError(f"Slurm gives whole GPUs, not {gpus:g}; give --gpus 1, or use --on ray inside a job")
         options: dict[str, Any] = {"timeout_min": HOURS * 60, "gpus_per_node": int(gpus)}
-        options |= {"cpus_per_task": placement.cpus or CPUS, "slurm_additional_parameters": {"requeue": True}}
-        options |= _given(placement.slurm)
+        options |= {"cpus_per_task": placement.cpus or CPUS}
+        options |= _given(placement.slurm, _known_to(submitit))
         self._submitit, self._cluster, self._options = submitit, cluster, options
         self._folder, self._workers = folder, workers
 
@@ -84,7 +105,9 @@ class OnSlurm:
             executor.update_parameters(name="dualgoal", **self._options)
             jobs: list[Any] = executor.map_array(task, items)
         except (self._submitit.core.utils.FailedJobError, NameError, TypeError, ValueError) as error:
-            raise UserError(f"Slurm refused the jobs: {str(error).strip().splitlines()[-1]}") from error
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            sbatch = isinstance(error, self._submitit.core.utils.FailedJobError)  # which says why at the end
+            raise UserError(f"Slurm refused the jobs: {lines[-1 if sbatch else 0]}") from error
         return jobs
 
     def _result(self, job: Any) -> Problem:
@@ -98,15 +121,33 @@ class OnSlurm:
             return f"job {job.job_id} failed with {str(error).strip().splitlines()[-1]}; its log is {job.paths.stderr}"
 
 
-def _given(words: Sequence[str]) -> dict[str, Any]:
-    """NAME=VALUE as sbatch has them; `time` in minutes has a name of its own in submitit."""
+def _known_to(submitit: Any) -> set[str]:
+    """Options of sbatch for which submitit has a parameter."""
+    known: set[str] = submitit.SlurmExecutor._valid_parameters()
+    return known - OF_SUBMITIT
+
+
+def _given(words: Sequence[str], known: Collection[str]) -> dict[str, Any]:
+    """NAME=VALUE as sbatch has them, for submitit: those that it knows by their names, `time` in minutes by one of its
+    own, and all others in a dictionary that it hands on. NAME= is an option without a value."""
     options: dict[str, Any] = {}
+    others: dict[str, Any] = {"requeue": True}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.replace("-", "_").isidentifier():
             raise UserError(f"--slurm takes NAME=VALUE, for instance partition=gpu, not '{word}'")
-        plain: Any = int(value) if value.isdecimal() else value
-        options["timeout_min" if name == "time" else f"slurm_{name.replace('-', '_')}"] = plain
-    if not isinstance(options.get("timeout_min", 1), int):
-        raise UserError(f"--slurm time={options['timeout_min']}: expected minutes, for instance time=1440")
-    return options
+        name = name.replace("_", "-")
+        if name in REFUSED:
+            raise UserError(f"--slurm {word}: {REFUSED[name]}")
+        if name in ONE and value != "1":
+            raise UserError(f"--slurm {word}: a run is one process; expected {name}=1")
+        plain: Any = int(value) if value.isdecimal() else value or True
+        if name == "time":
+            if not value.isdecimal():
+                raise UserError(f"--slurm {word}: expected minutes, for instance time=1440")
+            options["timeout_min"] = plain
+        elif (parameter := name.replace("-", "_")) in known:
+            options[f"slurm_{parameter}"] = plain
+        else:
+            others[name] = plain
+    return options | {"slurm_additional_parameters": others}
