@@ -157,6 +157,7 @@ def test_paths_are_walked_in_the_simulator(monkeypatch):
     lambda t: t.update(walls=[["x", 0, 1]]),
     lambda t: t.update(correlation="high"),
     lambda t: t.update(walls=5, profile=7),
+    lambda t: t.update(sample=5),
     lambda t: t.update(pictures=None),
     lambda t: t["pictures"].pop("jpeg"),
     lambda t: t["pictures"].update(states=[2]),
@@ -256,6 +257,7 @@ def test_a_page_is_made_where_a_renderer_does_not_start(monkeypatch, tmp_path):
 def test_pictures_of_images_of_any_shape_are_small_and_coloured(shape, becomes):
     images = np.random.default_rng(0).integers(0, 256, (5, *shape), dtype=np.uint8)
     small = pictures.of_images(images)
+    assert pictures.of_images(images[:, :4, :2]).shape[1:3] == (48, 24), "a square for each pixel"
     assert small.shape == (5, *becomes, 3) and small.dtype == np.uint8
     if shape == (84, 84, 9):
         np.testing.assert_array_equal(small, images[..., 6:])  # the newest of three frames

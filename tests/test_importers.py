@@ -160,14 +160,15 @@ def test_a_folder_of_episodes(tmp_path):
     assert np.array_equal(val.observations, np.concatenate([made[9][0], made[19][0]])), "every tenth is held out"
 
 
-def test_images_keep_their_bytes_and_get_channels_last(tmp_path):
-    pictures = np.random.default_rng(0).integers(0, 256, (2, 5, 3, 8, 8)).astype(np.uint8)
+@pytest.mark.parametrize("channels", [3, 9])
+def test_images_keep_their_bytes_and_get_channels_last(channels, tmp_path):
+    pictures = np.random.default_rng(0).integers(0, 256, (2, 5, channels, 8, 8)).astype(np.uint8)
     (tmp_path / "own").mkdir()
     for k in range(2):
         np.savez(tmp_path / "own" / f"{k}.npz", images=pictures[k], goals=pictures[k], actions=np.zeros((4, 2)))
     importing.import_dataset(tmp_path / "own", tmp_path / "out")
     train = dataset.load(tmp_path / "out")
-    assert train.pixels and train.observation_shape == train.goal_shape == (8, 8, 3)
+    assert train.pixels and train.observation_shape == train.goal_shape == (8, 8, channels)
     assert np.array_equal(train.observations, np.moveaxis(pictures[0], 1, -1))
 
 

@@ -34,7 +34,16 @@ def distances(states=40, goals=9):
     along = np.abs((angle[chosen][:, None] - angle + np.pi) % (2 * np.pi) - np.pi)
     exact = np.round(along * 3)
     points = 10 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    table = {"format": 1, "run": "abc", "task": TASK, "seed": 0, "step": 100, "kind": "maze", "cell": 4.0}
+    table = {
+        "format": 1,
+        "sample": "0f",
+        "run": "abc",
+        "task": TASK,
+        "seed": 0,
+        "step": 100,
+        "kind": "maze",
+        "cell": 4.0,
+    }
     table |= {"points": points.round(3).tolist(), "goals": chosen.tolist(), "learned": (20 * along).round(1).tolist()}
     table |= {"exact": exact.astype(int).tolist(), "walls": [[-2.0, -2.0, 4.0]]}
     return table | explorer.agreement(20 * along, exact)

@@ -4,6 +4,8 @@ import numpy as np
 
 from dualgoal.data.sources import Rows
 
+CHANNELS = (1, 3, 4, 6, 9, 12)  # of an image, or of up to four frames in colour
+
 
 def arrays(rows: Rows) -> dict[str, np.ndarray]:
     """The arrays of an episode: images with channels last, single numbers as vectors of length one, discrete actions
@@ -29,7 +31,7 @@ def _vectors_or_images(rows: np.ndarray) -> np.ndarray:
     rows = rows.reshape(-1, 1) if rows.ndim < 2 else rows
     if rows.ndim == 2 and rows.dtype in (np.bool_, np.uint8):  # flags and small counts, not pixels
         return rows.astype(np.float32)
-    channels_first = rows.ndim == 4 and rows.shape[1] in (1, 3, 4) and rows.shape[-1] not in (1, 3, 4)
+    channels_first = rows.ndim == 4 and rows.shape[1] in CHANNELS and rows.shape[-1] not in CHANNELS
     return np.moveaxis(rows, 1, -1) if channels_first else rows
 
 

@@ -7,6 +7,7 @@ elsewhere by the two principal components of their distances to the goals. Where
 shows which of them are near to the goal and which are far from it.
 """
 
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -68,7 +69,7 @@ def explore(path: str | Path, *, data: str | Path | None = None, states: int = S
     points = {"maze": observations[:, :2], "goals": targets}.get(kind)
     points = embedding(learned) if points is None else points
     exact = _exact(maze, points, chosen) if maze and family in WALKING else None
-    table = _table(policy, kind, points, chosen, learned, exact, maze)
+    table = _table(policy, sampled, kind, points, chosen, learned, exact, maze)
     return table | (_paths(policy, points, chosen) if maze else _pictures(policy, sampled, chosen))
 
 
@@ -81,8 +82,9 @@ def _learned(policy: Any, observations: np.ndarray, targets: np.ndarray) -> np.n
 
 
 def _table(
-    policy: Any, kind: str, points: np.ndarray, chosen: np.ndarray, learned: np.ndarray, exact: Any, maze: Any
-) -> Table:
+    policy: Any, sampled: Sampled, kind: str, points: np.ndarray, chosen: np.ndarray, learned: np.ndarray, exact: Any,
+    maze: Any,
+) -> Table:  # fmt: skip
     return {
         "format": FORMAT,
         "run": policy.run.id,
@@ -90,6 +92,7 @@ def _table(
         "seed": policy.seed,
         "step": policy.step,
         "kind": kind,
+        "sample": hashlib.sha256(np.ascontiguousarray(sampled.observations).tobytes()).hexdigest()[:16],
         "points": _rounded(points, 3),
         "goals": [int(g) for g in chosen],
         "learned": _rounded(learned, 1),
@@ -279,6 +282,7 @@ def valid(table: Any) -> bool:
         and _matrix(table.get("profile", []), (None, 4))
         and _numbers([table.get("correlation")])
         and _valid_paths(table, len(points), len(goals))
+        and isinstance(table.get("sample", ""), str)
         and ("pictures" not in table or pictures.valid(table["pictures"], len(points)))
     )
 

@@ -227,8 +227,9 @@ class Explorer {
 
   // Runs that were sampled at the same states move together, so that they can be compared.
   follows(other) {
-    return other !== this && other.table.task === this.table.task && String(other.table.points) === String(this.table.points)
-      && String(other.table.goals) === String(this.table.goals);
+    const { task, sample, points, goals } = this.table, theirs = other.table;
+    const same = sample ? sample === theirs.sample : String(theirs.points) === String(points);
+    return other !== this && theirs.task === task && same && String(theirs.goals) === String(goals);
   }
 
   choose(index, again = false) {

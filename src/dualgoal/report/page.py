@@ -149,12 +149,12 @@ def _explorers(runs: Sequence[Shown], data_path: str | Path | None, problems: li
     the data that were asked for cannot be used."""
     out: list[Explorer] = []
     for dual in (True, False):
-        for run in (r for r in runs if (r.view.part("rep") == "dual") == dual):
+        for run in (r for r in runs if r.view.part("rep").startswith("dual") == dual):
             full = UserError(f"a page holds at most {MAX_EXPLORERS}")
             found = _distances(run, data_path) if len(out) < MAX_EXPLORERS else full
             if isinstance(found, dict):
                 out.append((run, found))
-            elif dual or isinstance(found, distances.UnusableData):
+            elif dual or (found is full and run.view.board_view() is None) or isinstance(found, distances.UnusableData):
                 why = str(found).removeprefix(f"{run.view.path}: ")
                 problems.append(f"{run.view.path}: no distance explorer: {why}")
     return out
@@ -225,6 +225,8 @@ def _explorer(index: int, run: Shown, table: dict[str, Any]) -> Markup:
     """An empty section that the script fills from the data at the end of the page."""
     words = f"seed {table['seed']}, step {table['step']:,}, {len(table['points'])} states, {len(table['goals'])} goals."
     words += distances.PLACED[table["kind"]]
+    if shown := table.get("pictures"):
+        words += f" {len(shown['states'])} of the states have pictures, the goals among them."
     inside = [tag("h3", f"{run.view.task}: {run.label}"), tag("p", words, class_="quiet")]
     inside.append(_needs_script("The distance explorer"))
     return tag("section", inside, class_="explorer", id=f"explorer-{index}", data_index=index)

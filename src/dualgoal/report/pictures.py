@@ -18,6 +18,7 @@ from dualgoal.data import npz
 from dualgoal.envs import registry, tasks
 
 SIDE = 96  # pixels of the longer side, at most
+CLEAR = 48  # and at least, so that a file that blurs the edges of pixels shows what they were
 COUNT = 160  # pictures of one run, at most
 LIMIT = 8 << 20  # characters of the file in base64
 START = base64.b64encode(b"\xff\xd8\xff").decode()  # of every JPEG file
@@ -52,13 +53,16 @@ def _drawn(task: str, file: Path, changed: int, rows: tuple[int, ...]) -> np.nda
 
 
 def _smaller(images: np.ndarray) -> np.ndarray:
-    """Images whose longer side has at most `SIDE` pixels, each the mean over a square of pixels."""
+    """Images whose longer side has at most `SIDE` pixels, each the mean over a square of pixels. Very small ones are
+    made larger, a square for each pixel."""
     count, height, width, channels = images.shape
     by = math.ceil(max(height, width) / SIDE)
     down, across = min(by, height), min(by, width)
     cut = images[:, : height - height % down, : width - width % across]
     squares = cut.reshape(count, height // down, down, width // across, across, channels)
-    return squares.mean(axis=(2, 4)).round().astype(np.uint8)
+    small = squares.mean(axis=(2, 4)).round().astype(np.uint8)
+    more = math.ceil(CLEAR / max(small.shape[1:3]))
+    return small.repeat(more, axis=1).repeat(more, axis=2)
 
 
 def side_by_side(images: np.ndarray, states: np.ndarray) -> Pictures:
@@ -72,7 +76,12 @@ def side_by_side(images: np.ndarray, states: np.ndarray) -> Pictures:
     places[:count] = images
     whole = places.reshape(lines, columns, height, width, 3).swapaxes(1, 2)
     file = io.BytesIO()
-    imsave(file, whole.reshape(lines * height, columns * width, 3), format="jpeg", pil_kwargs={"quality": 85})
+    imsave(
+        file,
+        whole.reshape(lines * height, columns * width, 3),
+        format="jpeg",
+        pil_kwargs={"quality": 90, "subsampling": 0},
+    )
     content = base64.b64encode(file.getvalue()).decode()
     return {"states": states.tolist(), "columns": columns, "height": height, "width": width, "jpeg": content}
 
