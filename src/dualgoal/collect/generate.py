@@ -30,7 +30,7 @@ from dualgoal.data.origin import FileFacts, Item, Origin, Plan
 from dualgoal.data.paths import SPLITS, DatasetFiles
 from dualgoal.envs import ogbench, own_maze
 from dualgoal.envs.own_maze import MazeMap
-from dualgoal.envs.tasks import TASKS, family, is_pixels, plain
+from dualgoal.envs.tasks import TASKS, family, is_oracle, is_pixels, plain
 from dualgoal.envs.versions import QUICK, Quality, simulators
 from dualgoal.errors import UserError, check_range
 from dualgoal.files import (
@@ -73,12 +73,16 @@ def generate_dataset(
     `with_visual` makes the image version of a task of states as well, in the same simulation: row k of one is row k of
     the other. `maze` is a text file with a maze of one's own, of which `task` is the name then.
     """
+    if is_oracle(task) and is_pixels(task):
+        raise UserError(f"'{task}': there are no oracle goals for images; give {plain(task)}")
     task = plain(task)
     own = None if maze is None else own_maze.read(Path(maze))
     plan = lambda name: _plan(name, episodes, seed, rows, quality, expert, own)
     if with_visual:
         visual = f"visual-{task}"
-        if is_pixels(task) or not ogbench.exists(visual):
+        if is_pixels(task):
+            raise UserError(f"'{task}' is the version with images; give {task.removeprefix('visual-')} to make both")
+        if not ogbench.exists(visual):
             raise UserError(f"'{task}' has no version with images; give a task such as cube-single-play-v0")
         states, _ = plan(task)
         here = DatasetFiles(Path(out).expanduser(), task)
