@@ -1,13 +1,15 @@
 """Episodes in files of a folder, in groups of an HDF5 file and in memory: found, split and named alike everywhere."""
 
 import json
+import time
 
 import numpy as np
 import pytest
 
 from dualgoal import imports
 from dualgoal.cli.main import main
-from dualgoal.data import dataset, importing, info
+from dualgoal.data import dataset, importing, info, sources
+from dualgoal.data.contents import Contents
 from dualgoal.errors import UserError
 from dualgoal.files import sha256
 
@@ -231,6 +233,13 @@ def test_the_same_array_has_the_same_name_in_all_files(tmp_path):
         imported(source, tmp_path / "out")
     imported(source, tmp_path / "out", skip_episodes=[0])
     assert record(tmp_path / "out")["keys"]["observations"] == "state"
+
+
+def test_the_usual_names_are_found_among_very_many_tables():
+    found = [(str(k), Contents({"observations": ("obs" if k else "x",), "actions": ("a",)}, [])) for k in range(40_000)]
+    started = time.monotonic()
+    assert sources._usual(found)[0] == "1"
+    assert time.monotonic() - started < 5
 
 
 def test_a_group_without_actions_is_an_error_unless_it_is_left_out(tmp_path):

@@ -4,6 +4,7 @@ Arrays are found by their usual names. Where a file stores `next_observations`, 
 is taken from there.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -212,8 +213,8 @@ def _names(contents: Contents) -> dict[str, str]:
 
 def _usual(found: Sequence[tuple[str, Contents]]) -> tuple[str, Contents]:
     """The first of those tables whose names of arrays most tables share."""
-    names = [_names(contents) for _, contents in found]
-    return found[names.index(max(names, key=names.count))]
+    names = [tuple(_names(contents).items()) for _, contents in found]
+    return found[names.index(Counter(names).most_common(1)[0][0])]
 
 
 def _other_names(table: str, contents: Contents, other: str, usual: Contents) -> str:
