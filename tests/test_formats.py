@@ -156,7 +156,7 @@ def test_the_number_of_an_episode_is_that_in_the_source_also_behind_one_that_is_
 def test_parts_of_different_lengths_are_one_line(tmp_path):
     ends = np.arange(8) % 4 == 3
     np.savez(tmp_path / "own.npz", a=np.zeros((5, 2)), b=np.zeros((8, 1)), actions=np.zeros((8, 2)), terminals=ends)
-    with pytest.raises(UserError, match=r"own.npz: arrays of different lengths \(actions 8, a 5, b 8, ends 8\)"):
+    with pytest.raises(UserError, match=r"own.npz: arrays of different lengths \(actions 8, a 5, b 8, terminals 8\)"):
         importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", observation_keys=["a", "b"])
 
 

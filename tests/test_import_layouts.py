@@ -8,7 +8,7 @@ import pytest
 
 from dualgoal import imports
 from dualgoal.cli.main import main
-from dualgoal.data import dataset, importing, info, sources
+from dualgoal.data import dataset, importing, info, sources, tables
 from dualgoal.data.contents import Contents
 from dualgoal.errors import UserError
 from dualgoal.files import sha256
@@ -188,6 +188,24 @@ def test_where_flags_and_numbers_of_episodes_disagree_both_end_one(tmp_path):
     np.savez(tmp_path / "own.npz", **recording(0, **marks))
     found = imported(tmp_path / "own.npz", tmp_path / "out")
     assert np.array_equal(np.flatnonzero(found["terminals"]), [4, 9, 19, 29, 39])
+
+
+def test_how_many_marks_there_are_is_known_before_any_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables.NpzTable, "column", lambda table, name: pytest.fail(f"{name} is read"))
+    claims = folder(tmp_path / "own", {f"{k}.npz": recording(k, dones=np.zeros(10**6, bool)) for k in range(2)})
+    with pytest.raises(UserError, match=r"0.npz: 'dones' has 1000000 rows but 'actions' has 40"):
+        imported(claims, tmp_path / "out")
+    with pytest.raises(UserError, match=r"0.npz: arrays of different lengths \(.*actions 40, dones 1000000\)"):
+        imported(claims / "0.npz", tmp_path / "out")
+
+
+def test_marks_of_hdf5_that_memory_cannot_hold(tmp_path):
+    source = store("groups", tmp_path, [recording(k) for k in range(2)])
+    with pytest.importorskip("h5py", reason="pip install 'dualgoal[hdf5]'").File(source, "a") as file:
+        for group in file["data"].values():
+            group.create_dataset("dones", shape=(40_000_000_000,), dtype="u1", chunks=(1 << 20,))
+    with pytest.raises(UserError, match=r"data/demo_0.: 'dones' has 40000000000 rows but 'actions' has 40"):
+        imported(source, tmp_path / "out")
 
 
 # Names of arrays ------------------------------------------------------------------------------------------------------

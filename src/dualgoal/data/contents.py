@@ -77,22 +77,23 @@ class Contents(NamedTuple):
 def look(table: Table, parts: Parts, alone: bool) -> Contents:
     """What is in a table; `alone` is the only one of its source."""
     names = _choose(table, parts)
-    rows = {key: _rows(table.members[names[key][0]]) for key in REQUIRED}
-    if not alone and (rows["observations"] != rows["actions"] or not rows["actions"]):
+    seen, done = _lengths(table, names)
+    if not alone and (seen != done or not done):
         names.pop("next_observations", None)  # an episode that has one observation more needs none
     _require_following_fits(table, names)
     for key in ENDS:  # one number for all rows says nothing about them
         small = key in names and math.prod(table.members[names[key][0]].shape) <= 1
         if small and not alone and key not in parts.keys:
             del names[key]
+    arrays = {key: table.members[name] for key, (name, *more) in names.items() if key not in (*ENDS, *parts.joined)}
+    arrays |= {name: table.members[name] for key in parts.joined for name in names[key]}
+    _require_marks(table, names, arrays, alone)
     ends = _ends(table, names, bool(parts.keys.get("episodes")), alone)
     if not alone and not ends[:-1].any():
         whole = ("observations", "actions", "next_observations") if "next_observations" in names else ()
         _equal_rows(table.name, {key: table.members[names[key][0]] for key in whole})
         return Contents(names, [None])
-    arrays = {key: table.members[name] for key, (name, *more) in names.items() if key not in (*ENDS, *parts.joined)}
-    arrays |= {name: table.members[name] for key in parts.joined for name in names[key]}
-    _equal_rows(table.name, arrays | {"ends": ends})
+    _equal_rows(table.name, arrays)
     ends[-1:] = True  # files often stop in the middle of an episode
     last = np.flatnonzero(ends)
     first = np.concatenate([[0], last[:-1] + 1])
@@ -197,48 +198,32 @@ def _require_following_fits(table: Table, names: dict[str, tuple[str, ...]]) -> 
 # Ends -----------------------------------------------------------------------------------------------------------------
 
 
-def _ends(table: Table, names: dict[str, tuple[str, ...]], by_number: bool, alone: bool) -> np.ndarray:
-    """Which rows are the last of an episode: those that `terminals` or `timeouts` mark and those after which the number
-    of the episode changes, or, if the user says so (`by_number`), the latter only."""
-    marks = {
-        name: np.asarray(table.column(name)[...])
-        for key in (("episodes",) if by_number else ENDS)
-        for name in names.get(key, ())
-    }
-    if alone:
-        _require_marks(table, marks)
-        rows = None
-    else:
-        rows = _steps(table, names, marks)
-    numbers = names.get("episodes", ())
-    flags = [_booleans(table.name, name, mark)[:rows] for name, mark in marks.items() if name not in numbers]
-    changes = [_changes(table.name, name, mark)[:rows] for name, mark in marks.items() if name in numbers]
-    if alone:
-        ends = np.logical_or.reduce([*flags, *changes])
-        if not ends.any():
-            raise UserError(
-                f"{table.name}: no row ends an episode ({' and '.join(marks)} are false everywhere); mark the last "
-                "row of each, or name what tells episodes apart: --key terminals=NAME or --key episodes=NAME"
-            )
-        return ends
-    flagged = np.logical_or.reduce([np.zeros(rows or 0, bool), *flags])
-    return np.logical_or.reduce([_once_at_the_end(flagged), *changes])
-
-
-def _require_marks(table: Table, marks: dict[str, np.ndarray]) -> None:
-    """Raise if nothing says where episodes end, or not of the same rows."""
-    if not marks:
+def _require_marks(table: Table, names: dict[str, tuple[str, ...]], arrays: dict[str, Any], alone: bool) -> None:
+    """Raise if what marks ends is missing or not one per row. It is known from headers alone: what they claim may be
+    more than there is memory for."""
+    marks = {names[key][0]: table.members[names[key][0]] for key in ENDS if key in names}
+    if not alone:
+        _require_steps(table, names, marks)
+    elif not marks:
         raise UserError(
             f"{table.name}: nothing says where episodes end (it holds {listed(table.members)}); "
             "name it: --key terminals=NAME for flags, --key episodes=NAME for the number of each row's episode, "
             "or save a file per episode"
         )
-    _equal_rows(table.name, marks)
+    for name, mark in marks.items():
+        if not _is_flat(mark) and name in names.get("episodes", ()):
+            raise UserError(f"{table.name}: numbers of episodes have shape {mark.shape}; expected (T,)")
+        if not _is_flat(mark) or mark.dtype.kind not in "bfiu":
+            found = f"shape {mark.shape} and type {mark.dtype}"
+            raise UserError(f"{table.name}: '{name}' has {found}; expected (T,) of 0 and 1")
+    if alone:
+        _equal_rows(table.name, marks)
+        _equal_rows(table.name, arrays | marks)
 
 
-def _steps(table: Table, names: dict[str, tuple[str, ...]], marks: dict[str, np.ndarray]) -> int:
-    """The number of rows with an observation and an action; marks are of these, or of one row more."""
-    lengths = [_rows(table.members[names[key][0]]) for key in ("observations", "actions")]
+def _require_steps(table: Table, names: dict[str, tuple[str, ...]], marks: dict[str, Any]) -> None:
+    """Raise unless marks are of the rows with an observation and an action, or of one row more."""
+    lengths = _lengths(table, names)
     for name, mark in marks.items():
         if _rows(mark) not in lengths:
             key = next(key for key in ENDS if name in names.get(key, ()))
@@ -246,7 +231,28 @@ def _steps(table: Table, names: dict[str, tuple[str, ...]], marks: dict[str, np.
                 f"{table.name}: '{name}' has {_rows(mark)} rows but '{names['actions'][0]}' has {lengths[1]}; it must "
                 f"have one per step (--key {key}= takes no notice of it)"
             )
-    return min(lengths)
+
+
+def _ends(table: Table, names: dict[str, tuple[str, ...]], by_number: bool, alone: bool) -> np.ndarray:
+    """Which rows are the last of an episode: those that `terminals` or `timeouts` mark and those after which the number
+    of the episode changes, or, if the user says so (`by_number`), the latter only."""
+    rows = min(_lengths(table, names))
+    marks = {key: _flat(table, names[key][0]) for key in (("episodes",) if by_number else ENDS) if key in names}
+    changes = [_changes(table.name, names[key][0], mark)[:rows] for key, mark in marks.items() if key == "episodes"]
+    flags = [
+        checks.booleans(table.name, names[key][0], mark)[:rows] for key, mark in marks.items() if key != "episodes"
+    ]
+    if not alone:
+        flagged = np.logical_or.reduce([np.zeros(rows, bool), *flags])
+        return np.logical_or.reduce([_once_at_the_end(flagged), *changes])
+    ends = np.logical_or.reduce([*flags, *changes])
+    if not ends.any():
+        said = " and ".join(names[key][0] for key in marks)
+        raise UserError(
+            f"{table.name}: no row ends an episode ({said} are false everywhere); mark the last "
+            "row of each, or name what tells episodes apart: --key terminals=NAME or --key episodes=NAME"
+        )
+    return ends
 
 
 def _once_at_the_end(flags: np.ndarray) -> np.ndarray:
@@ -257,11 +263,8 @@ def _once_at_the_end(flags: np.ndarray) -> np.ndarray:
 
 def _changes(table: str, name: str, numbers: np.ndarray) -> np.ndarray:
     """The last row of each stretch of one number, which is that of an episode."""
-    flat = _without_axis_of_one(numbers)
-    if flat.ndim != 1 or not len(flat):
-        raise UserError(f"{table}: numbers of episodes have shape {numbers.shape}; expected (T,)")
-    changes = np.append(flat[1:] != flat[:-1], True)
-    if len(flat) > 1 and changes.all():
+    changes = np.append(numbers[1:] != numbers[:-1], True)[: len(numbers)]
+    if len(numbers) > 1 and changes.all():
         raise UserError(
             f"{table}: '{name}' changes in every row, so it does not number episodes; name what does with --key "
             "episodes=NAME, or take no notice of it with --key episodes="
@@ -269,15 +272,19 @@ def _changes(table: str, name: str, numbers: np.ndarray) -> np.ndarray:
     return changes
 
 
-def _booleans(table: str, name: str, array: np.ndarray) -> np.ndarray:
-    array = _without_axis_of_one(array)
-    if array.ndim != 1 or array.dtype.kind not in "bfiu":
-        raise UserError(f"{table}: '{name}' has shape {array.shape} and type {array.dtype}; expected (T,) of 0 and 1")
-    return checks.booleans(table, name, array)
+def _is_flat(mark: Any) -> bool:
+    return len(mark.shape) == 1 or (len(mark.shape) == 2 and mark.shape[1] == 1)
 
 
-def _without_axis_of_one(array: np.ndarray) -> np.ndarray:
-    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+def _flat(table: Table, name: str) -> np.ndarray:
+    """What marks each row, without an axis of one."""
+    return np.asarray(table.column(name)[...]).reshape(-1)
+
+
+def _lengths(table: Table, names: dict[str, tuple[str, ...]]) -> tuple[int, int]:
+    """How many observations and how many actions there are."""
+    seen, done = (_rows(table.members[names[key][0]]) for key in REQUIRED)
+    return seen, done
 
 
 def _rows(array: Any) -> int:
