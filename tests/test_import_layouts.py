@@ -344,6 +344,19 @@ def test_what_follows_belongs_to_the_array_that_is_taken(tmp_path):
     assert len(imported(tmp_path / "own.npz", tmp_path / "c", keys=["next_observations="])["observations"]) == 9
 
 
+@pytest.mark.parametrize(
+    ("seen", "following"), [("state", "next_observations"), ("observations", "next_states"), ("obs", "next_state")]
+)
+def test_what_follows_may_have_a_name_of_another_kind_that_no_array_has(seen, following, tmp_path):
+    steps = {seen: np.zeros((9, 2)), following: np.ones((9, 2)), "actions": np.zeros((9, 1))}
+    np.savez(tmp_path / "own.npz", **steps, terminals=ends(4, 8, rows=9))
+    found = imported(tmp_path / "own.npz", tmp_path / "a")
+    assert found["observations"][:, 0].tolist() == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+    other = "states" if following.startswith("next_state") else "observations"
+    np.savez(tmp_path / "own.npz", **steps | {other: np.zeros((9, 2))}, terminals=ends(4, 8, rows=9))
+    assert len(imported(tmp_path / "own.npz", tmp_path / "b", observation_keys=[seen])["observations"]) == 9
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_cannot_follow_is_one_line(layout, tmp_path):
     made = [recording(k, next_observations=np.zeros((ROWS, 4))) for k in range(2)]

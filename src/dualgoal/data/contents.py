@@ -24,7 +24,7 @@ ALIASES = {
     "timeouts": ("timeouts", "timeout", "truncated", "truncations", "truncateds"),
     "episodes": ("episode_index", "episode_id", "episode_ids", "episodes", "episode"),
     "goals": ("goals",),
-    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states"),
+    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states", "next_state"),
 }
 FAMILIES = (("observations", "observation", "obs"), ("states", "state"))  # names of the same thing
 REQUIRED = ("observations", "actions")
@@ -163,19 +163,17 @@ def _observations(table: Table) -> list[str]:
 
 def _following(by_lower: dict[str, str], observations: tuple[str, ...]) -> tuple[str, ...]:
     """The arrays with the observations after each action: `next_obs/joints` for `obs/joints`. For a single array a
-    name of the same kind will do, and any if no other array has that kind of name."""
+    name of the same kind will do, and one of another kind if no array of the table has that kind of name."""
     chosen = [name.lower() for name in observations]
     named = [by_lower[f"next_{name}"] for name in chosen if f"next_{name}" in by_lower]
     if len(named) == len(chosen):
         return tuple(named)
     if len(chosen) > 1:
         return ()
-    family = next((family for family in FAMILIES if chosen[0] in family), None)
-    if family is None:
-        family = FAMILIES[0]
-        if any(name in by_lower for name in family):
-            return ()
-    return tuple(by_lower[f"next_{name}"] for name in family if f"next_{name}" in by_lower)[:1]
+    same = [family for family in FAMILIES if chosen[0] in family]
+    free = [family for family in FAMILIES if not any(name in by_lower for name in family)]
+    following = [f"next_{name}" for family in same + free for name in family]
+    return tuple(by_lower[name] for name in following if name in by_lower)[:1]
 
 
 def _require_following_fits(table: Table, names: dict[str, tuple[str, ...]]) -> None:
