@@ -10,6 +10,7 @@ from dualgoal import imports
 from dualgoal.cli.main import main
 from dualgoal.data import dataset, importing, info, sources, tables
 from dualgoal.data.contents import Contents
+from dualgoal.data.paths import natural_order
 from dualgoal.errors import UserError
 from dualgoal.files import sha256
 
@@ -190,6 +191,39 @@ def test_where_flags_and_numbers_of_episodes_disagree_both_end_one(tmp_path):
     assert np.array_equal(np.flatnonzero(found["terminals"]), [4, 9, 19, 29, 39])
 
 
+@pytest.mark.parametrize("fact", [np.array(4), np.full(4, 10), np.zeros((4, 2)), np.array([4])])
+@pytest.mark.parametrize("name", ["episodes", "episode"])
+def test_facts_about_the_episodes_of_a_file_whose_ends_are_marked(name, fact, tmp_path):
+    np.savez(tmp_path / "own.npz", **recording(0, terminals=ends(9, 19, 29, 39)), **{name: fact})
+    assert imported(tmp_path / "own.npz", tmp_path / "out")["terminals"].sum() == 4
+    assert "episodes" not in record(tmp_path / "out")["keys"]
+    with pytest.raises(UserError, match=f"'{name}'|episodes|different lengths"):
+        imported(tmp_path / "own.npz", tmp_path / "b", keys={"episodes": name})
+
+
+def test_marks_of_other_lengths_can_be_left_aside(tmp_path):
+    np.savez(tmp_path / "own.npz", **recording(0, terminals=ends(9, 39)), timeouts=np.zeros(7))
+    words = r"\(terminals 40, timeouts 7\); they must have one row per step \(--key timeouts= takes no notice of it\)"
+    with pytest.raises(UserError, match=words):
+        imported(tmp_path / "own.npz", tmp_path / "out")
+    assert imported(tmp_path / "own.npz", tmp_path / "out", keys={"timeouts": ""})["terminals"].sum() == 2
+
+
+def test_a_number_beside_the_observations_is_none_of_them(tmp_path):
+    steps = recording(0, terminals=ends(9, 39), state=np.array(3))
+    steps["obs"] = steps.pop("observations")
+    np.savez(tmp_path / "own.npz", **steps)
+    imported(tmp_path / "own.npz", tmp_path / "out")
+    assert record(tmp_path / "out")["keys"]["observations"] == "obs"
+
+
+def test_one_number_that_the_user_calls_an_end_is_refused(tmp_path):
+    source = folder(tmp_path / "own", {f"{k}.npz": recording(k, done=np.array([True])) for k in range(2)})
+    imported(source, tmp_path / "out")
+    with pytest.raises(UserError, match=r"0.npz: 'done' has 1 rows but 'actions' has 40; it must have one per step"):
+        imported(source, tmp_path / "b", keys={"terminals": "done"})
+
+
 def test_how_many_marks_there_are_is_known_before_any_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(tables.NpzTable, "column", lambda table, name: pytest.fail(f"{name} is read"))
     claims = folder(tmp_path / "own", {f"{k}.npz": recording(k, dones=np.zeros(10**6, bool)) for k in range(2)})
@@ -297,6 +331,10 @@ def test_files_are_in_the_order_of_their_numbers(tmp_path):
     assert record(tmp_path / "out")["skipped_names"] == ["ep2.npz"]
     assert np.array_equal(dataset.load(tmp_path / "out", "own").observations[::5, 0], [0, 1, 3, 4, 5, 6, 7, 8, 9, 11])
     assert "ep2.npz" in info.text(info.summarize(tmp_path / "out"))
+
+
+def test_zeros_before_a_number_do_not_count():
+    assert sorted(["ep10", "ep02", "ep1"], key=natural_order) == ["ep1", "ep02", "ep10"]
 
 
 def test_other_spellings_hidden_files_and_two_kinds_at_once(tmp_path):

@@ -81,10 +81,7 @@ def look(table: Table, parts: Parts, alone: bool) -> Contents:
     if not alone and (seen != done or not done):
         names.pop("next_observations", None)  # an episode that has one observation more needs none
     _require_following_fits(table, names)
-    for key in ENDS:  # one number for all rows says nothing about them
-        small = key in names and math.prod(table.members[names[key][0]].shape) <= 1
-        if small and not alone and key not in parts.keys:
-            del names[key]
+    _leave_aside(table, names, parts, alone)
     arrays = {key: table.members[name] for key, (name, *more) in names.items() if key not in (*ENDS, *parts.joined)}
     arrays |= {name: table.members[name] for key in parts.joined for name in names[key]}
     _require_marks(table, names, arrays, alone)
@@ -151,6 +148,7 @@ def _observations(table: Table) -> list[str]:
     """The array of observations: the one called so, or else the only one that looks like it."""
     aliases = ALIASES["observations"]
     found = [name for name in table.members if name.lower().split("/")[0] in aliases]
+    found = [name for name in found if table.members[name].shape] or found
     found = [name for name in found if table.members[name].dtype.kind in "bfiu"] or found
     exact = [name for name in found if name.lower() == "observations"]
     if exact or not found or (len(found) == 1 and found[0].lower() in aliases):
@@ -196,6 +194,18 @@ def _require_following_fits(table: Table, names: dict[str, tuple[str, ...]]) -> 
 # Ends -----------------------------------------------------------------------------------------------------------------
 
 
+def _leave_aside(table: Table, names: dict[str, tuple[str, ...]], parts: Parts, alone: bool) -> None:
+    """Take no notice of marks that say nothing about rows, unless the user names them: one number for a whole episode,
+    or facts about the episodes of a file whose ends are marked."""
+    unnamed = [key for key in ENDS if key in names and key not in parts.keys]
+    for key in unnamed:
+        if not alone and math.prod(table.members[names[key][0]].shape) <= 1:
+            del names[key]
+    of_rows = [key for key in ENDS if key in names and _rows(table.members[names[key][0]]) in _lengths(table, names)]
+    if "episodes" in names and "episodes" in unnamed and "episodes" not in of_rows and of_rows:
+        del names["episodes"]
+
+
 def _require_marks(table: Table, names: dict[str, tuple[str, ...]], arrays: dict[str, Any], alone: bool) -> None:
     """Raise if what marks ends is missing or not one per row. It is known from headers alone: what they claim may be
     more than there is memory for."""
@@ -215,8 +225,10 @@ def _require_marks(table: Table, names: dict[str, tuple[str, ...]], arrays: dict
             found = f"shape {mark.shape} and type {mark.dtype}"
             raise UserError(f"{table.name}: '{name}' has {found}; expected (T,) of 0 and 1")
     if alone:
-        _equal_rows(table.name, marks)
-        _equal_rows(table.name, arrays | marks)
+        odd = [key for key in ENDS if key in names and _rows(marks[names[key][0]]) not in _lengths(table, names)]
+        cure = f" (--key {odd[0]}= takes no notice of it)" if odd and len(marks) > 1 else ""
+        _equal_rows(table.name, marks, cure)
+        _equal_rows(table.name, arrays | marks, cure)
 
 
 def _require_steps(table: Table, names: dict[str, tuple[str, ...]], marks: dict[str, Any]) -> None:
@@ -289,8 +301,8 @@ def _rows(array: Any) -> int:
     return int(array.shape[0]) if array.shape else 0
 
 
-def _equal_rows(name: str, arrays: dict[str, Any]) -> None:
+def _equal_rows(name: str, arrays: dict[str, Any], cure: str = "") -> None:
     lengths = {key: _rows(array) for key, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{key} {rows}" for key, rows in lengths.items())
-        raise UserError(f"{name}: arrays of different lengths ({counts}); they must have one row per step")
+        raise UserError(f"{name}: arrays of different lengths ({counts}); they must have one row per step{cure}")
