@@ -174,14 +174,57 @@ def test_marks_that_mean_something_else_are_explained_and_can_be_left_aside(tmp_
     for marks, message in (
         ({"episode_index": np.arange(ROWS)}, "'episode_index' changes in every row, so it does not number episodes"),
         ({"dones": np.full(ROWS, 0.5)}, "'dones' is 0.5 in row 0; expected 0 or 1"),
-        ({"dones": ends(3, rows=7)}, "'dones' has 7 rows but 'actions' has 40.*--key terminals= takes no notice"),
+        ({"dones": ends(3, rows=7)}, "'dones' has 7 rows but 'actions' has 40.*leave 'dones' out of the dictionary"),
+        ({"dones": np.zeros((ROWS, 2))}, r"'dones' has shape \(40, 2\).*leave 'dones' out of the dictionary"),
+        ({"next_observations": np.zeros((ROWS, 4))}, "cannot follow.*leave 'next_observations' out of the dictionary"),
     ):
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=message) as caught:
             dataset.Dataset.from_episodes([recording(0, **marks)])
+        assert "--key" not in str(caught.value)
     np.savez(tmp_path / "one.npz", **recording(0, episode_index=np.arange(ROWS), terminals=ends(9, 39)))
     with pytest.raises(UserError, match="one.npz: 'episode_index' changes in every row"):
         imported(tmp_path / "one.npz", tmp_path / "out2")
     imported(tmp_path / "one.npz", tmp_path / "out2", keys=["episodes="])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("marks", "keys"),
+    [
+        ({"terminated": ends(1)}, ["terminals"]),
+        ({"terminated": ends(1, 9), "truncated": ends(39)}, ["terminals"]),
+        ({"terminated": ends(1), "truncated": ends(1)}, ["terminals", "timeouts"]),
+    ],
+)
+def test_a_success_in_between_where_there_is_one_state_more(layout, marks, keys, tmp_path):
+    made = [recording(k, rows=ROWS + 1, **marks) for k in range(2)]
+    for episode in made:
+        episode["actions"] = episode["actions"][:-1]
+    said = " and ".join(f"'{name}'" for name in list(marks)[: len(keys)])
+    words = f"{said} marks? row 1, but an episode with one observation more than actions ends only in its last row; "
+    cure = f"--key {'= '.join(keys)}= makes one episode of it"
+    with pytest.raises(UserError, match=words + (f"leave {said} out" if layout == "memory" else cure)):
+        lengths(layout, tmp_path, made)
+    if layout != "memory":
+        source = tmp_path / ("own" if layout == "folder" else "own.hdf5")
+        assert imported(source, tmp_path / "out", keys=dict.fromkeys(keys, ""))["terminals"].sum() == 2
+
+
+def test_flags_that_are_none_can_be_left_aside(tmp_path):
+    source = folder(tmp_path / "own", {f"{k}.npz": recording(k, done=np.full(ROWS, 2)) for k in range(2)})
+    with pytest.raises(
+        UserError, match=r"'done' is 2 in row 0; expected 0 or 1 \(--key terminals= takes no notice of it"
+    ):
+        imported(source, tmp_path / "out")
+    assert imported(source, tmp_path / "out", keys=["terminals="])["terminals"].sum() == 2
+
+
+def test_marks_that_had_no_effect_are_not_said_to_be_taken(tmp_path):
+    marks = {"terminals": ends(4, 9, 29), "timeouts": np.full(ROWS, 3), "run": np.arange(ROWS) // 20}
+    np.savez(tmp_path / "own.npz", **recording(0, **marks))
+    found = imported(tmp_path / "own.npz", tmp_path / "out", keys={"episodes": "run"})
+    assert np.flatnonzero(found["terminals"]).tolist() == [19, 39]
+    assert set(record(tmp_path / "out")["keys"]) == {"observations", "actions", "episodes"}
 
 
 def test_where_flags_and_numbers_of_episodes_disagree_both_end_one(tmp_path):

@@ -85,11 +85,13 @@ def look(table: Table, parts: Parts, alone: bool) -> Contents:
     arrays = {key: table.members[name] for key, (name, *more) in names.items() if key not in (*ENDS, *parts.joined)}
     arrays |= {name: table.members[name] for key in parts.joined for name in names[key]}
     _require_marks(table, names, arrays, alone)
-    ends = _ends(table, names, bool(parts.keys.get("episodes")), alone)
+    marked = _marked(table, names, alone)
+    ends = _ends(table, names, marked, alone)
     if not alone and not ends[:-1].any():
         whole = ("observations", "actions", "next_observations") if "next_observations" in names else ()
         _equal_rows(table.name, {key: table.members[names[key][0]] for key in whole})
         return Contents(names, [None])
+    _require_states_of_steps(table, names, marked, ends)
     _equal_rows(table.name, arrays)
     ends[-1:] = True  # files often stop in the middle of an episode
     last = np.flatnonzero(ends)
@@ -100,10 +102,11 @@ def look(table: Table, parts: Parts, alone: bool) -> Contents:
 def too_short(table: Table, contents: Contents, alone: bool, episode: str, row: int) -> checks.BadEpisode:
     """The error for an episode of a single row, with what made it one and what else that could mean."""
     marks = [key for key in ENDS if key in contents.names]
-    said = " and ".join(f"'{contents.names[key][0]}'" for key in marks)
+    said = _quoted(contents.names, marks)
     words = f"{episode}: {said} make{'s' * (len(marks) == 1)} row {row} an episode of one row; two or more are needed"
     if isinstance(table, MemoryTable):
-        return checks.BadEpisode(f"{words}: mark only the last row of each, or leave {said} out of the dictionary")
+        cure = _without(table, contents.names, marks)
+        return checks.BadEpisode(f"{words}: mark only the last row of each, or {cure}")
     cures = ["mark only the last row of each", "name what numbers the episodes with --key episodes=NAME"]
     if not alone:
         cures.append(f"if every file or group is one, take no notice: --key {' '.join(f'{key}=' for key in marks)}")
@@ -185,10 +188,10 @@ def _require_following_fits(table: Table, names: dict[str, tuple[str, ...]]) -> 
             " and ".join(f"'{name}' {table.members[name].dtype} {table.members[name].shape[1:]}" for name in names[key])
             for key in ("next_observations", "observations")
         ]
-        raise UserError(
-            f"{table.name}: rows of {described[0]} cannot follow rows of {described[1]}; name the array with "
-            "--key next_observations=NAME, or take none with --key next_observations="
-        )
+        cure = "name the array with --key next_observations=NAME, or take none with --key next_observations="
+        if isinstance(table, MemoryTable):
+            cure = _without(table, names, ["next_observations"])
+        raise UserError(f"{table.name}: rows of {described[0]} cannot follow rows of {described[1]}; {cure}")
 
 
 # Ends -----------------------------------------------------------------------------------------------------------------
@@ -201,6 +204,9 @@ def _leave_aside(table: Table, names: dict[str, tuple[str, ...]], parts: Parts, 
     for key in unnamed:
         if not alone and math.prod(table.members[names[key][0]].shape) <= 1:
             del names[key]
+    if parts.keys.get("episodes"):  # then these alone count
+        names.pop("terminals", None)
+        names.pop("timeouts", None)
     of_rows = [key for key in ENDS if key in names and _rows(table.members[names[key][0]]) in _lengths(table, names)]
     if "episodes" in names and "episodes" in unnamed and "episodes" not in of_rows and of_rows:
         del names["episodes"]
@@ -218,17 +224,24 @@ def _require_marks(table: Table, names: dict[str, tuple[str, ...]], arrays: dict
             "name it: --key terminals=NAME for flags, --key episodes=NAME for the number of each row's episode, "
             "or save a file per episode"
         )
-    for name, mark in marks.items():
-        if not _is_flat(mark) and name in names.get("episodes", ()):
-            raise UserError(f"{table.name}: numbers of episodes have shape {mark.shape}; expected (T,)")
-        if not _is_flat(mark) or mark.dtype.kind not in "bfiu":
-            found = f"shape {mark.shape} and type {mark.dtype}"
-            raise UserError(f"{table.name}: '{name}' has {found}; expected (T,) of 0 and 1")
+    for key in ENDS:
+        for name in names.get(key, ()):
+            _require_flat(table, key, name, "" if alone else f" ({_without(table, names, [key])})")
     if alone:
         odd = [key for key in ENDS if key in names and _rows(marks[names[key][0]]) not in _lengths(table, names)]
-        cure = f" (--key {odd[0]}= takes no notice of it)" if odd and len(marks) > 1 else ""
+        cure = f" ({_without(table, names, odd[:1])})" if odd and len(marks) > 1 else ""
         _equal_rows(table.name, marks, cure)
         _equal_rows(table.name, arrays | marks, cure)
+
+
+def _require_flat(table: Table, key: str, name: str, cure: str) -> None:
+    """Raise unless there is one number per row, or one flag."""
+    shape, kind = table.members[name].shape, table.members[name].dtype
+    flat = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
+    if key == "episodes" and not flat:
+        raise UserError(f"{table.name}: numbers of episodes have shape {shape}; expected (T,){cure}")
+    if key != "episodes" and not (flat and kind.kind in "bfiu"):
+        raise UserError(f"{table.name}: '{name}' has shape {shape} and type {kind}; expected (T,) of 0 and 1{cure}")
 
 
 def _require_steps(table: Table, names: dict[str, tuple[str, ...]], marks: dict[str, Any]) -> None:
@@ -239,30 +252,55 @@ def _require_steps(table: Table, names: dict[str, tuple[str, ...]], marks: dict[
             key = next(key for key in ENDS if name in names.get(key, ()))
             raise UserError(
                 f"{table.name}: '{name}' has {_rows(mark)} rows but '{names['actions'][0]}' has {lengths[1]}; it must "
-                f"have one per step (--key {key}= takes no notice of it)"
+                f"have one per step ({_without(table, names, [key])})"
             )
 
 
-def _ends(table: Table, names: dict[str, tuple[str, ...]], by_number: bool, alone: bool) -> np.ndarray:
-    """Which rows are the last of an episode: those that `terminals` or `timeouts` mark and those after which the number
-    of the episode changes, or, if the user says so (`by_number`), the latter only."""
+def _marked(table: Table, names: dict[str, tuple[str, ...]], alone: bool) -> dict[str, np.ndarray]:
+    """Which rows `terminals` and `timeouts` mark, and after which the number of the episode changes."""
     rows = min(_lengths(table, names))
-    marks = {key: _flat(table, names[key][0]) for key in (("episodes",) if by_number else ENDS) if key in names}
-    changes = [_changes(table.name, names[key][0], mark)[:rows] for key, mark in marks.items() if key == "episodes"]
-    flags = [
-        checks.booleans(table.name, names[key][0], mark)[:rows] for key, mark in marks.items() if key != "episodes"
-    ]
+    return {key: _read_mark(table, names, key, alone)[:rows] for key in ENDS if key in names}
+
+
+def _read_mark(table: Table, names: dict[str, tuple[str, ...]], key: str, alone: bool) -> np.ndarray:
+    mark = _flat(table, names[key][0])
+    if key == "episodes":
+        return _changes(table, names, mark)
+    try:
+        return checks.booleans(table.name, names[key][0], mark)
+    except UserError as problem:
+        raise UserError(f"{problem}{'' if alone else f' ({_without(table, names, [key])})'}") from None
+
+
+def _ends(table: Table, names: dict[str, tuple[str, ...]], marked: dict[str, np.ndarray], alone: bool) -> np.ndarray:
+    """Which rows are the last of an episode, by all that marks them together."""
     if not alone:
-        flagged = np.logical_or.reduce([np.zeros(rows, bool), *flags])
-        return np.logical_or.reduce([_once_at_the_end(flagged), *changes])
-    ends = np.logical_or.reduce([*flags, *changes])
+        none = np.zeros(min(_lengths(table, names)), bool)
+        flagged = np.logical_or.reduce([none, *(mark for key, mark in marked.items() if key != "episodes")])
+        return _once_at_the_end(flagged) | marked.get("episodes", none)
+    ends = np.logical_or.reduce(list(marked.values()))
     if not ends.any():
-        said = " and ".join(names[key][0] for key in marks)
+        said = " and ".join(names[key][0] for key in marked)
         raise UserError(
             f"{table.name}: no row ends an episode ({said} are false everywhere); mark the last "
             "row of each, or name what tells episodes apart: --key terminals=NAME or --key episodes=NAME"
         )
     return ends
+
+
+def _require_states_of_steps(
+    table: Table, names: dict[str, tuple[str, ...]], marked: dict[str, np.ndarray], ends: np.ndarray
+) -> None:
+    """Raise if a table that ends in the middle has one observation more than actions: of which episode would it be?"""
+    seen, done = _lengths(table, names)
+    if seen == done + 1:
+        row = int(np.argmax(ends))
+        keys = [key for key, mark in marked.items() if mark[row]]
+        raise UserError(
+            f"{table.name}: {_quoted(names, keys)} mark{'s' * (len(keys) == 1)} row {row}, but an episode with one "
+            "observation more than actions ends only in its last row; "
+            f"{_without(table, names, keys, 'makes one episode of it')}"
+        )
 
 
 def _once_at_the_end(flags: np.ndarray) -> np.ndarray:
@@ -271,19 +309,29 @@ def _once_at_the_end(flags: np.ndarray) -> np.ndarray:
     return np.arange(len(flags)) == len(flags) - 1 if lasting else flags
 
 
-def _changes(table: str, name: str, numbers: np.ndarray) -> np.ndarray:
+def _changes(table: Table, names: dict[str, tuple[str, ...]], numbers: np.ndarray) -> np.ndarray:
     """The last row of each stretch of one number, which is that of an episode."""
     changes = np.append(numbers[1:] != numbers[:-1], True)[: len(numbers)]
     if len(numbers) > 1 and changes.all():
+        name = "" if isinstance(table, MemoryTable) else "name what does with --key episodes=NAME, or "
         raise UserError(
-            f"{table}: '{name}' changes in every row, so it does not number episodes; name what does with --key "
-            "episodes=NAME, or take no notice of it with --key episodes="
+            f"{table.name}: '{names['episodes'][0]}' changes in every row, so it does not number episodes; "
+            f"{name}{_without(table, names, ['episodes'])}"
         )
     return changes
 
 
-def _is_flat(mark: Any) -> bool:
-    return len(mark.shape) == 1 or (len(mark.shape) == 2 and mark.shape[1] == 1)
+def _quoted(names: dict[str, tuple[str, ...]], keys: Sequence[str]) -> str:
+    return " and ".join(f"'{name}'" for key in keys for name in names[key])
+
+
+def _without(
+    table: Table, names: dict[str, tuple[str, ...]], keys: Sequence[str], effect: str = "takes no notice of it"
+) -> str:
+    """What the user can do so that these arrays are not taken."""
+    if isinstance(table, MemoryTable):
+        return f"leave {_quoted(names, keys)} out of the dictionary"
+    return f"--key {' '.join(f'{key}=' for key in keys)} {effect}"
 
 
 def _flat(table: Table, name: str) -> np.ndarray:

@@ -60,10 +60,10 @@ class Dataset:
     ) -> "Dataset":
         """A dataset of episodes in memory, each a dictionary with `observations`, `actions` and perhaps `goals`.
 
-        There may be one observation more than actions. A dictionary with `terminals`, `timeouts` or `episode_index`
-        may hold several episodes, as a file may. Observations may be dictionaries of arrays, of which
-        `observation_keys` are joined (default: all) and `goal_keys` make a goal. The other options are those of
-        `dualgoal data import`.
+        There may be one observation more than actions, or `next_observations`, of which the state after the last action
+        is taken. A dictionary with `terminals`, `timeouts` or `episode_index` may hold several episodes, as a file may.
+        Observations may be dictionaries of arrays, of which `observation_keys` are joined (default: all) and
+        `goal_keys` make a goal. The other options are those of `dualgoal data import`.
 
         >>> episode = {"observations": np.zeros((5, 3)), "actions": np.full((4, 2), 3.14)}
         >>> data = Dataset.from_episodes([episode, episode], scale_actions=True, goal_dims=(0, 1))
