@@ -352,6 +352,13 @@ def test_a_group_without_actions_is_an_error_unless_it_is_left_out(tmp_path):
     assert np.array_equal(found["observations"][::10, 0], [0, 1, 3])
 
 
+def test_groups_beside_the_episodes_that_are_called_otherwise_are_none(tmp_path):
+    groups = {f"demo_{k}": recording(k, rows=10) | {"rewards": np.zeros(10)} for k in range(3)}
+    groups |= {"meta": {"rewards": np.zeros(3)}, "stats": {"observations": np.zeros((2, 3))}}
+    found = imported(hdf5(tmp_path / "own.hdf5", groups), tmp_path / "out")
+    assert np.array_equal(found["observations"][::10, 0], [0, 1, 2])
+
+
 def test_a_wrong_key_of_groups_is_the_one_that_is_named(tmp_path):
     source = hdf5(tmp_path / "own.hdf5", {f"data/demo_{k}": robomimic(k) for k in range(60)})
     with pytest.raises(UserError, match=r"own.hdf5 \(data/demo_0\): no array 'action' to use as actions") as caught:

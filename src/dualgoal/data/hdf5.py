@@ -31,8 +31,8 @@ class Table:
 
     def episodes(self, names: Collection[str]) -> list["Table"]:
         """The groups side by side that each hold an array of one of these names (in small letters), in the order of
-        their numbers, with their siblings that are episodes too but lack it; none where such an array stands outside
-        of groups, or in a single one."""
+        their numbers, with those siblings that lack it but are called the same except for numbers; none where such an
+        array stands outside of groups, or in a single one."""
         groups = {path[: -len(name) - 1] for path in self.members for name in names if _ends_in(path, name)}
         depth = min((group.count("/") for group in groups), default=0)
         known = {group for group in groups if group.count("/") == depth}
@@ -46,8 +46,7 @@ class Table:
             if (group := "/".join(parts[: depth + 1])) in inside:
                 inside[group]["/".join(parts[depth + 1 :])] = entry
         numbered = {_without_numbers(group) for group in known}
-        usual = {name for group in known for name in inside[group]}
-        episodes = [g for g in siblings if _without_numbers(g) in numbered or usual.intersection(inside[g])]
+        episodes = [group for group in siblings if _without_numbers(group) in numbered]
         if len(episodes) < 2:
             return []
         in_order = sorted(episodes, key=natural_order)
