@@ -147,7 +147,9 @@ def test_episodes_are_skipped_by_their_numbers_after_splitting(layout, tmp_path,
     if layout == "groups":
         first, second = ("own.hdf5 (data/demo_0), from row 0", "own.hdf5 (data/demo_1), from row 20")
     assert record(tmp_path / "out")["skipped_names"] == [first, second]
-    assert f"left out: {first}, {second}" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"left out: {first}, {second}" in said
+    assert (f"{source}: 3 files, 6 episodes" in said) == (layout == "folder")
 
 
 @pytest.mark.parametrize("layout", ["folder", "groups"])
@@ -315,7 +317,8 @@ def test_which_arrays_were_taken_is_recorded_and_shown(layout, tmp_path, capsys)
     made = [{"state": np.zeros((5, 2)), "act": np.zeros((5, 2)), "dones": ends(4, rows=5)} for _ in range(3)]
     importing.import_dataset(store(layout, tmp_path, made), tmp_path / "out", task="own", progress=True)
     assert record(tmp_path / "out")["keys"] == {"observations": "state", "actions": "act", "terminals": "dones"}
-    assert "observations state, actions act, terminals dones" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "observations state, actions act, terminals dones" in said and "3 files" not in said
     assert "terminals dones" in " ".join(info.text(info.summarize(tmp_path / "out")).split())
 
 

@@ -83,7 +83,7 @@ def import_dataset(
             files.train.unlink(missing_ok=True)  # its absence says that the others are not whole
         _require_free(files)
         _write(source, survey, files, progress)
-    for line in _choices(src, source.origin):
+    for line in _choices(src, source):
         _say(line, progress)
     if there == "outdated":
         _say(f"{files.train}: made again, as the file of the goal function has changed", progress)
@@ -95,8 +95,12 @@ def _say(line: str, aloud: bool) -> None:
         print(printable(line), file=sys.stderr)
 
 
-def _choices(src: str | Path, found: origin.Origin) -> Iterator[str]:
-    """What an import has chosen, in lines to read."""
+def _choices(src: str | Path, source: Source) -> Iterator[str]:
+    """What an import has found and chosen, in lines to read."""
+    found = source.origin
+    files, episodes = found.episode_files, len(source.episodes) + len(found.skipped_episodes)
+    if files and episodes > files:
+        yield f"{src}: {number_of(files, 'file')}, {number_of(episodes, 'episode')}"
     space = found.goal_space
     joined = {"observations": found.observation_keys, "goals": space.keys if space else ()}
     taken = {key: " + ".join(names) for key, names in joined.items() if names} | found.keys
