@@ -1,6 +1,7 @@
 """`dualgoal probe`: scores of a learned distance on recorded puzzles, and the command on a tiny run."""
 
 import json
+import shutil
 import math
 
 import numpy as np
@@ -100,6 +101,18 @@ def test_several_runs_stand_below_each_other(run, capsys):
     head, *lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 and lines[0] == lines[1] and lines[0].startswith("dual + none     3         40  ")
     assert len(head) == len(lines[0]) and head.endswith("linear probe")
+
+
+def test_runs_of_one_pair_are_told_apart(run, tmp_path, capsys):
+    shutil.copytree(run / "run", tmp_path / "again")
+    words = ["probe", str(run / "run"), str(tmp_path / "again"), "--data", str(run / "data"), "--seeds", "3"]
+    assert main([*words, "--count", "50"]) == 0
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"dual + none ({run / 'run'}) ") and second.startswith(
+        f"dual + none ({tmp_path / 'again'}) "
+    )
+    assert main([*words, "--count", "50", "--json"]) == 0
+    assert [row["run"] for row in json.loads(capsys.readouterr().out)] == words[1:3]
 
 
 @pytest.mark.parametrize(

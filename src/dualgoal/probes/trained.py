@@ -34,6 +34,8 @@ class Rows(NamedTuple):
 class ButtonScores:
     """What one checkpoint of one seed knows."""
 
+    run: str
+    """The run directory, as it was given."""
     rep: str
     algo: str
     seed: int
@@ -75,7 +77,7 @@ def probe_run(
             loaded.facts.sizes.require_fit(data, rows.observations.shape[1:], rows.goals.shape[1:])
         encode = loaded.encode if loaded.run.rep.learned else None
         rep, algo = loaded.run.names
-        out.append(ButtonScores(rep, algo, seed, loaded.step, *scored(rows, loaded.distance, encode, draw)))
+        out.append(ButtonScores(str(run), rep, algo, seed, loaded.step, *scored(rows, loaded.distance, encode, draw)))
     return out
 
 
@@ -143,6 +145,8 @@ def near_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def text(rows: Sequence[ButtonScores]) -> str:
     pairs = [f"{row.rep} + {row.algo}" for row in rows]
+    of = {pair: {row.run for row, same in zip(rows, pairs, strict=True) if same == pair} for pair in pairs}
+    pairs = [f"{pair} ({row.run})" if len(of[pair]) > 1 else pair for pair, row in zip(pairs, rows, strict=True)]
     wide = max(map(len, pairs), default=0)
     head = ("seed", "     step", "steps per button", "per press", "per radian", "area (pairs)", "linear probe")
     show = lambda value: "-" if value is None else f"{value:.2f}"
