@@ -1,8 +1,8 @@
 """`dualgoal probe`: scores of a learned distance on recorded puzzles, and the command on a tiny run."""
 
 import json
-import shutil
 import math
+import shutil
 
 import numpy as np
 import pytest

@@ -344,6 +344,10 @@ def test_the_explorer_works_by_keyboard(page):
     page.key("End")
     after = page.run(COLOURS)
     assert before != middle and middle != after
+    page.key("PageDown")
+    said = "document.querySelector('#explorer-0 .said').textContent"
+    assert "Goal 1 of 9" in page.run(said)
+    page.key("PageUp")
     slider = "document.querySelector('#explorer-0 input')"
     assert page.run(f"{slider}.value") == "8" and "Goal 9 of 9" in page.run(f"{slider}.getAttribute('aria-valuetext')")
     page.run(f"{slider}.focus(); {slider}.value = 2; {slider}.dispatchEvent(new Event('input'))")

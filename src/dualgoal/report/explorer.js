@@ -195,11 +195,13 @@ class Explorer {
       if (this.walks && !this.pinned) this.chooseStart(this.nearest(this.table.starts, ...at(event)));
       else this.choose(this.nearest(this.table.goals, ...at(event)), true);
     });
+    const steps = { PageDown: 1, PageUp: -1 };  // to all goals, some of which the arrows do not reach
     const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     svg.addEventListener("keydown", (event) => {
       if (moves[event.key]) this.choose(this.towards(moves[event.key]));
       else if (event.key === "Home") this.choose(0);
       else if (event.key === "End") this.choose(this.table.goals.length - 1);
+      else if (steps[event.key]) this.choose((this.goal + steps[event.key] + this.table.goals.length) % this.table.goals.length);
       else return;
       event.preventDefault();
     });
