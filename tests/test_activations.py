@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 
 from dualgoal.fast import activation_formulas, activation_kernels, activations
 
@@ -48,6 +49,28 @@ def test_plain_layer_is_gelu_then_layer_norm_then_the_head(layer):
     np.testing.assert_allclose(activations.plain(FLOAT, layer[0], layer[1][:, :1]), h, atol=1e-5)
     with_head = jnp.concatenate([layer[1], layer[1][:, :1]], axis=1)
     np.testing.assert_allclose(activations.plain(FLOAT, layer[0], with_head), (x * params[:, :1]).sum(-1), atol=1e-4)
+
+
+def test_one_network_is_computed_like_each_of_several_and_without_an_axis_for_members(layer):
+    """XLA is slow on a CPU at summing products of arrays whose first axis has the length 1."""
+    y, params, dout = layer
+    alone = [array[:1] for array in layer]
+    np.testing.assert_allclose(activations.plain(FLOAT, *alone[:2]), activations.plain(FLOAT, y, params)[:1], atol=2e-6)
+    for one, several in zip(
+        activations.plain_backward(*alone), activations.plain_backward(y, params, dout), strict=True
+    ):
+        np.testing.assert_allclose(one, several[:1], atol=2e-5)
+    trace = jax.make_jaxpr(activations.plain_backward)(*alone)
+    shapes = [equation.invars[0].aval.shape for equation in sums_in(trace.jaxpr)]
+    assert len(shapes) >= 6 and all(len(shape) == 2 for shape in shapes)
+
+
+def sums_in(jaxpr):
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "reduce_sum":
+            yield equation
+        for inner in jaxprs_in_params(equation.params):
+            yield from sums_in(inner)
 
 
 def test_which_shapes_the_kernels_can_handle():

@@ -53,3 +53,14 @@ def test_parts_of_an_input_keep_their_own_precision():
     assert (ds.dtype, dz.dtype, dw.dtype) == (jnp.float32, jnp.bfloat16, jnp.float32)
     np.testing.assert_allclose(jnp.concatenate([ds, dz.astype(jnp.float32)], axis=-1), dx, atol=0.1)
     np.testing.assert_allclose(dw, dw_theirs, atol=2e-3)
+
+
+@pytest.mark.parametrize("members", [None, 2])
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="asks for the forms that are fast on a CPU")
+def test_on_a_cpu_bf16_products_take_the_forms_that_are_fast_there(members):
+    lead = () if members is None else (members,)
+    x, w = jnp.ones((*lead, 8, 16), jnp.bfloat16), jnp.ones((*lead, 16, 4))
+    square = lambda x, w: (matmul.product(x, w, jnp.bfloat16) ** 2).sum()
+    trace = str(jax.make_jaxpr(jax.grad(square, (0, 1)))(x, w))
+    assert trace.count("preferred_element_type=float32") == trace.count("dot_general[") == 3
+    assert trace.count("layout_constraint[") == 1, "of the gradient of the weights"

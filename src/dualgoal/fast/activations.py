@@ -10,8 +10,10 @@ The formulas are in `activation_formulas`. Wherever the kernels cannot be used (
 """
 
 import functools
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +75,7 @@ def plain(out: jnp.dtype, y: Hidden, params: Params) -> Hidden | Scores:
     def member(y: Array, params: Array) -> Array:
         return activation_formulas.forward_rows([y], [[row[None]] for row in params])[0]
 
-    x = jax.vmap(member)(y, params)
+    x = for_each_member(member, y, params)
     return (x[..., 0] if has_head(params) else x).astype(out)
 
 
@@ -86,4 +88,12 @@ def plain_backward(y: Hidden, params: Params, dout: Hidden | Scores) -> tuple[Hi
         gradient = activation_formulas.params_gradient(list(params), [group.sum(axis=0) for (group,) in sums])
         return dy[0].astype(y.dtype), jnp.stack(gradient)
 
-    return jax.vmap(member)(y, params, dout)
+    return for_each_member(member, y, params, dout)
+
+
+def for_each_member(function: Callable[..., Any], *arrays: Array) -> Any:
+    """vmap; but a single member gets no axis of its own: on a CPU, XLA is slow at summing products of two arrays whose
+    first axis has the length 1 (docs/speed.md)."""
+    if len(arrays[0]) > 1:
+        return jax.vmap(function)(*arrays)
+    return jax.tree.map(lambda x: x[None], function(*(array[0] for array in arrays)))
