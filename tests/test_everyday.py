@@ -163,6 +163,7 @@ def test_a_dry_run_says_everything_and_writes_nothing(place, capsys):
     assert "steps 0 to 1,000" in out and "492 rows, 12 episodes" in out and "observations 2, goals 2" in out
     parameters = sum(leaf.size for leaf in parameters_of(run))
     assert f"{parameters:,} parameters per seed" in out and "memory      about " in out
+    assert "time        about a minute or less on this machine, without evaluation" in out
     status, out, _ = said(capsys, "train", "cube-single-play-v0", "--dry-run")
     assert status == 0 and "data        not here" in out and everything(place) == before
 
@@ -179,11 +180,47 @@ def parameters_of(run):
 def test_a_dry_run_sees_what_is_there(place, capsys):
     run = untrained(place / "run", place / "data")
     words = ["train", "--config", "run", "--dry-run"]
-    assert "complete (40 steps)" in said(capsys, *words)[1]
+    complete = said(capsys, *words)[1]
+    assert "complete (40 steps)" in complete and "time  " not in complete
     status, out, _ = said(capsys, *words, "--steps", "100")
     assert status == 0 and "steps 40 to 100" in out and f"id          {run.id}\n" in out and "run (exists)" in out
     status, _, err = said(capsys, *words, "--lr", "0.1", "--out", "run")
     assert status == 2 and "another configuration (lr: 0.0003 -> 0.1)" in err
+
+
+def test_time_grows_with_steps_seeds_and_what_a_step_computes(place, monkeypatch):
+    from dualgoal.data import dataset
+    from dualgoal.runs import duration, facts, policy
+    from dualgoal.sampler import shapes
+
+    monkeypatch.setattr(duration, "product_speed", lambda precision: 1e9)
+    data = dataset.load(place / "data", TASK)
+    rows = shapes(data.observations, data.actions, None, data.episodes)
+    agent = policy.agent_for(tiny_run(), facts.Sizes((2,), 2, discrete=False))
+    one = duration.operations(agent, rows)
+    wide = type(agent)(agent.rep, agent.algo, with_batch(agent.spec, 10 * agent.spec.batch_size))
+    assert duration.operations(wide, rows) == pytest.approx(10 * one)
+    beyond = lambda *given: duration.estimate(*given) - given[2] * duration.OVERHEAD["cpu"]
+    assert beyond(agent, 1, 100, rows) == pytest.approx(100 * one / (duration.SHARE["cpu"] * 1e9))
+    assert beyond(agent, 3, 100, rows) == pytest.approx(3 * beyond(agent, 1, 100, rows))
+
+
+def test_operations_of_a_layer_are_two_for_each_of_its_weights_and_rows():
+    import jax
+    import jax.numpy as jnp
+
+    from dualgoal.runs import duration
+
+    layer = jax.make_jaxpr(lambda x, w: jax.jit(jnp.matmul)(x, w))(jnp.ones((7, 5)), jnp.ones((5, 3)))
+    assert duration.operations_in(layer.jaxpr) == 2 * 7 * 5 * 3
+
+
+def test_rough_times_are_read_at_a_glance():
+    from dualgoal.runs.duration import text
+
+    found = [text(seconds) for seconds in (5, 100, 5_500, 10_000, 170_000, 1_400_000)]
+    several = ["2 minutes", "90 minutes", "3 hours", "50 hours", "20 days"]
+    assert found == ["about a minute or less", *(f"roughly {time}" for time in several)]
 
 
 def test_memory_is_that_of_the_arrays(place):

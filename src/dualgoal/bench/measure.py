@@ -8,7 +8,6 @@ product, and the time of each part of a step. The data are random numbers of a t
 
 import functools
 import json
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
-from jax.extend.core import jaxprs_in_params
 
 from dualgoal import machine
 from dualgoal.agent import Agent, State
@@ -31,6 +29,7 @@ from dualgoal.interface import Batch, Frames, Goals, Spec, Stream
 from dualgoal.loop import TrainingLoop, compile_loop, quick_compile_options
 from dualgoal.options import WIDEST
 from dualgoal.paper import settings
+from dualgoal.runs import duration
 from dualgoal.sampler import shared_draws, to_device
 from dualgoal.streams import GoalMix, Transitions, Window
 
@@ -171,39 +170,6 @@ def parts_of(program: TrainingLoop, data: Transitions) -> dict[str, Advance]:
     return {name: compiled(part) for name, part in zip(PARTS[:-1], (sampled, forward, backward), strict=True)}
 
 
-@functools.cache
-def matmul_tflops(precision: str) -> float:
-    """Tera-operations per second of a large square matrix product in this precision."""
-    size = 8192 if jax.default_backend() == "gpu" else 1024
-    x = random.normal(random.key(0), (size, size), jnp.bfloat16 if precision == "bf16" else jnp.float32)
-    with jax.default_matmul_precision("float32" if precision == "float32" else "tensorfloat32"):
-        chain = jax.jit(lambda x, n: jax.lax.fori_loop(0, n, lambda i, y: (y @ x) * 0.01, x))
-        product = {"product": lambda steps: chain(x, jnp.int32(steps))}
-        return 2 * size**3 / per_step(product, seconds=0.6)["product"] / 1e12
-
-
-def operations(agent: Agent, data: Transitions) -> float:
-    """Floating-point operations in the matrix products and convolutions of one update, counted in its trace, which is
-    before the compiler removes what is computed twice."""
-    state = jax.eval_shape(agent.init, random.key(0))
-    return operations_in(jax.make_jaxpr(agent.update)(state, data, random.key(0)).jaxpr)
-
-
-def operations_in(jaxpr: Any) -> float:
-    """The same for any trace, those inside it included."""
-    total = 0.0
-    for equation in jaxpr.eqns:
-        shape = equation.outvars[0].aval.shape
-        if equation.primitive.name == "dot_general":
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            total += 2 * math.prod(shape) * math.prod(equation.invars[0].aval.shape[d] for d in contracted)
-        elif equation.primitive.name == "conv_general_dilated":
-            kernel, spec = equation.invars[1].aval.shape, equation.params["dimension_numbers"].rhs_spec
-            total += 2 * math.prod(shape) * math.prod(kernel) / kernel[spec[0]]
-        total += sum(operations_in(inner) for inner in jaxprs_in_params(equation.params))
-    return total
-
-
 @dataclass(frozen=True, kw_only=True)
 class Row(Case):
     """A case and what was measured of it."""
@@ -263,8 +229,7 @@ def time_case(case: Case, options: Options, baseline: Advance | None, trace: Pat
         with jax.profiler.trace(str(trace)):
             state, _ = jax.block_until_ready(traced(state, placed, program.keys, jnp.int32(TRACED_STEPS)))
     step, slow = times["step"], times.get("baseline")
-    plain = replace(case, precision="float32").agent()  # without kernels, which hide what they compute
-    peak, flops = matmul_tflops(case.precision), operations(plain, data) * case.seeds
+    peak, flops = duration.product_speed(case.precision) / 1e12, duration.operations(agent, data) * case.seeds
     return Row(
         **{**vars(case), "batch": agent.spec.batch_size},
         ms_per_step=step * 1e3, ms_per_step_per_seed=step * 1e3 / case.seeds, steps_per_second=1 / step,

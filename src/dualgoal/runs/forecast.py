@@ -17,11 +17,12 @@ from dualgoal.compatibility import check_pair
 from dualgoal.data import checks, npz, origin, paths
 from dualgoal.data.origin import Origin
 from dualgoal.errors import check_range, number_of
-from dualgoal.runs import directory, episodes, memory, policy, training, world
+from dualgoal.runs import directory, duration, episodes, memory, policy, training, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.evaluation import Plan, require_sensible
 from dualgoal.runs.facts import DataFacts, RunFacts, Sizes
 from dualgoal.runs.memory import Memory
+from dualgoal.sampler import shapes
 
 MIB = 2**20
 
@@ -43,13 +44,14 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A run, where it would be trained, on what, and with how much memory; None where data are not here yet."""
+    """A run, where it would be trained, on what, in how much memory and time; None where data are not here yet."""
 
     run: Run
     out: Path
     done: int  # steps that are saved there
     data: DataFile | None
     memory: Memory | None
+    seconds: float | None  # of the training that is left, roughly
     room: int
     workers: int
     goals: int | None  # of an evaluation, where that is known
@@ -67,13 +69,15 @@ def look_ahead(run: Run, out: Path, data_path: str | Path | None, workers: int |
         done = max(directory.steps(out), default=0)
     folder = data_path if data_path is not None else cached(run.task)
     data = None if folder is None else look_at(Path(folder).expanduser(), run.task)
-    needed, goals = None, None
+    needed, seconds, goals = None, None, None
     if data is not None:
         goals = _goals(run, data, video)
-        agent = policy.agent_for(run, data.sizes)
-        needed = memory.estimate(agent, len(run.seeds), data.arrays, data.episodes)
+        agent, count = policy.agent_for(run, data.sizes), len(run.seeds)
+        needed = memory.estimate(agent, count, data.arrays, data.episodes)
+        rows = shapes(data.arrays["observations"], data.arrays["actions"], data.arrays.get("goals"), data.episodes)
+        seconds = duration.estimate(agent, count, max(0, run.steps - done), rows)
     count = workers or training.default_workers(machine.devices()[0].platform, None)
-    return Forecast(run, out, done, data, needed, memory.room(), count if run.eval_steps else 0, goals)
+    return Forecast(run, out, done, data, needed, seconds, memory.room(), count if run.eval_steps else 0, goals)
 
 
 def _goals(run: Run, data: DataFile, video: bool) -> int | None:
@@ -137,7 +141,7 @@ def text(seen: Forecast) -> str:
         f"training    {todo}, batches of {run.batch_size:,}",
         f"evaluation  {_evaluation(seen)}",
     ]
-    if seen.data is None or seen.memory is None:
+    if seen.data is None or seen.memory is None or seen.seconds is None:
         return "\n".join([*lines, "data        not here: downloaded, or generated where that fails (or give --data)"])
     needed = seen.memory
     mib = {name: f"{getattr(needed, name) / MIB:,.0f}" for name in ("data", "state", "step", "total")}
@@ -148,6 +152,7 @@ def text(seen: Forecast) -> str:
         f"sizes       {seen.data.sizes}; {needed.parameters:,} parameters per seed",
         f"memory      about {mib['total']} MiB of {seen.room / MIB:,.0f} free: data {mib['data']}, then{where} "
         f"parameters and optimiser {mib['state']}, a step {mib['step']}",
+        *([f"time        {duration.text(seen.seconds)} on this machine, without evaluation"] if seen.seconds else []),
     ])  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
+from jax.extend.core import jaxprs_in_params
 
 from dualgoal import machine
 from dualgoal.agent import Agent
@@ -118,17 +119,12 @@ def peak(jaxpr: Any) -> int:
         ends.setdefault(i, []).append(x)
     now = most = _size([*jaxpr.invars, *jaxpr.constvars])
     for i, operation in enumerate(jaxpr.eqns):
-        inner = [peak(program) - _size([*program.invars, *program.constvars]) for program in _inner(operation)]
+        programs = jaxprs_in_params(operation.params)  # of calls, branches and loops
+        inner = [peak(program) - _size([*program.invars, *program.constvars]) for program in programs]
         most = max(most, now + max([_size(operation.outvars), *inner]))
         now += _size(x for x in operation.outvars if x in last)
         now -= _size(ends.get(i, ()))
     return most
-
-
-def _inner(operation: Any) -> list[Any]:
-    """The programs that an operation runs: of calls, branches and loops."""
-    found = [v for value in operation.params.values() for v in (value if isinstance(value, tuple | list) else [value])]
-    return [getattr(v, "jaxpr", v) for v in found if isinstance(v, core.ClosedJaxpr | core.Jaxpr)]
 
 
 def _size(variables: Iterable[Any]) -> int:
