@@ -88,7 +88,7 @@ def test_programs_that_go_down_through_images_equal_the_plain_convolution(side, 
     """The kernels add in float32 and round once (2^-9 relative). There are fewer images than in the mask and the
     residual, and fewer gradients than images; some programs of the gradient of the weights handle several strips."""
     x, w, b, mask, residual, dy = layer(side, inputs, outputs)
-    tile = convolution_kernels.Tile(pixels=side // 2, beside=2, down=down, programs=2)
+    tile = convolution_kernels.Tile(pixels=side // 2, pixels_per_row=2, image_rows=down, programs=2)
     for options in ({"mask": mask, "residual": residual}, {"relu_in": True, "relu_out": True, "scale": 0.25}):
         exact = plain_trunk.convolve(x[:1], w, b, **options, dtype=jnp.float32)
         ours = convolution_kernels.convolve(x[:1], w, b, **options, tile=tile, interpret=True)
@@ -105,9 +105,9 @@ def test_images_that_fit_fill_whole_programs(batch):
     assert trunk.fits((batch, 64, 64, 3)) and not trunk.fits((batch // 2 - 1, 64, 64, 3))
     for side, inputs, outputs in ((32, 16, 16), (32, 16, 32), (16, 32, 32), (8, 32, 32)):
         tile = convolution_kernels.forward_tile(side, inputs, outputs)
-        assert batch * side // tile.beside % tile.pixels == 0 and side % tile.down == 0
+        assert batch * side // tile.pixels_per_row % tile.pixels == 0 and side % tile.image_rows == 0
         tile = weight_kernels.gradient_tile((batch, side, side, outputs), inputs)
-        assert batch * side**2 // tile.beside % (tile.pixels * max(1, tile.down)) == 0
+        assert batch * side**2 // tile.pixels_per_row % (tile.pixels * max(1, tile.image_rows)) == 0
 
 
 def test_seeds_share_the_programs_of_weight_gradients(monkeypatch):
@@ -135,7 +135,7 @@ def test_the_pooled_kernels_are_the_convolution_and_the_pooling(channels):
     x = x.at[:, :4].set(200)  # a region of one colour, where all pixels of a window are equal
     y, chosen = pooling.pool_forward(sides, plain_trunk.convolve(x, w, b, scale=scale, dtype=jnp.float32))
     ours, choice = pooled_kernels.convolve_pooled(
-        pooled_kernels.padded(x), w, b, scale=scale, tile=convolution_kernels.Tile(8, down=4), interpret=True
+        pooled_kernels.padded(x), w, b, scale=scale, tile=convolution_kernels.Tile(8, image_rows=4), interpret=True
     )
     assert ours.dtype == jnp.bfloat16 and distance(ours, y) < 2**-9
     np.testing.assert_array_equal(choice, chosen)

@@ -88,7 +88,7 @@ class OwnEnv(TaskEnv):
         kind = (0, 255, whole, np.uint8) if len(whole) == 3 else (-np.inf, np.inf, whole, np.float32)
         self.observation_space = gymnasium.spaces.Box(*kind)
         self.max_steps = self._limit()
-        own = wrapped.said(self.task, raw, "num_tasks")
+        own = wrapped.declared(self.task, raw, "num_tasks")
         if own is not None and terms.tasks is not None and terms.tasks > own:
             has = number_of(own, "task")
             raise UserError(f"{self.task}: the environment has {has}, fewer than the {terms.tasks} to evaluate")
@@ -291,7 +291,7 @@ class OwnEnv(TaskEnv):
         spec = getattr(self.raw, "spec", None)
         found = (
             self.terms.max_steps
-            or wrapped.said(self.task, self.raw, "max_steps", "_max_episode_steps")  # the latter of a TimeLimit
+            or wrapped.declared(self.task, self.raw, "max_steps", "_max_episode_steps")  # the latter of a TimeLimit
             or getattr(spec, "max_episode_steps", None)
         )
         if found is None:

@@ -1,4 +1,4 @@
-"""What an environment says of itself, and what the wrappers around it say instead."""
+"""Attributes of an environment that wrappers around it may replace."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from dualgoal.errors import UserError, kind_of
 NUMBERS = (int, float, np.integer, np.floating)
 
 
-def said(task: str, env: Any, *names: str) -> int | None:
-    """The first of these attributes that a wrapper has or, inside of all wrappers, the environment itself."""
+def declared(task: str, env: Any, *names: str) -> int | None:
+    """The first of these attributes that is not None: the outermost wrapper's that has one, else the environment's."""
     there = (getattr(layer, name, None) for layer in layers(env) for name in names)
     value = next((value for value in there if value is not None), None)
     if value is None:

@@ -24,27 +24,28 @@ class Tile(NamedTuple):
     """How a kernel is cut: rows of a tile's product, columns of a chunk, warps (32 threads) of a program, and programs
     of `weight_gradient` per seed (at most).
 
-    `beside` pixels share a row of the left factor, so that a tile has that many times as many pixels. Such pixels share
-    neighbours: fewer numbers are loaded for each pixel, and products are wider, although more of the right factor is
-    zeros. With `down`, a program goes through so many rows of images, one below the other: it loads each row of an
-    image once, for the three rows whose neighbour it is, and not three times.
+    `pixels_per_row` pixels share a row of the left factor, so that a tile has that many times as many pixels. They
+    share neighbours: fewer numbers are loaded for each pixel, and products are wider, although more of the right factor
+    is zeros. With `image_rows`, a program goes through that many rows of an image, one below the other: it loads each
+    of them once for the three rows of results that need it, and not three times.
     """
 
     pixels: int = 128
     columns: int = 64
     warps: int = 4
     programs: int = 528
-    beside: int = 1
-    down: int = 0
+    pixels_per_row: int = 1
+    image_rows: int = 0
 
 
-DOWN = Tile(pixels=64, beside=2, down=8)
+GOING_DOWN = Tile(pixels=64, pixels_per_row=2, image_rows=8)
 
 
 def forward_tile(height: int, channels: int, outputs: int) -> Tile:
-    """What kernels move into and out of a multiprocessor's cache takes longest, so they go down through images: not far
-    where each row has much to compute."""
-    return DOWN._replace(down=math.gcd(height, DOWN.down if min(channels, outputs) <= 16 else DOWN.down // 2))
+    """Moving numbers into and out of a multiprocessor's cache takes longest. Programs therefore go down through several
+    rows of an image; through fewer of them where each row is much to compute."""
+    most = GOING_DOWN.image_rows if min(channels, outputs) <= 16 else GOING_DOWN.image_rows // 2
+    return GOING_DOWN._replace(image_rows=math.gcd(height, most))
 
 
 def arranged(w: Array, pixels: int) -> Array:
@@ -56,12 +57,13 @@ def arranged(w: Array, pixels: int) -> Array:
 
 
 def row_loader(
-    x_ref: Any, place: Array, numbers: Array, sides: tuple[int, int], channels: int, beside: int, relu: bool
+    x_ref: Any, place: Array, numbers: Array, sides: tuple[int, int], channels: int, pixels_per_row: int, relu: bool
 ) -> Callable[[Array], Array]:
-    """A function that loads from a given row of images, for each place (`beside` pixels of an image row; places are
-    numbered through all images), these numbers of the pixels from the one before to the one after it; zeros outside."""
+    """A function that loads from a given row of images, for each place (`pixels_per_row` pixels of an image row; places
+    are numbered through all images), these numbers of the pixels from the one before to the one after it; zeros
+    outside."""
     height, width = sides
-    image, column = lax.div(place, width // beside), beside * lax.rem(place, width // beside)
+    image, column = lax.div(place, width // pixels_per_row), pixels_per_row * lax.rem(place, width // pixels_per_row)
     start = (image * (height * width) + column - 1) * channels
     columns = column[:, None] + (lax.div(numbers, channels) - 1)[None]
     between = (columns >= 0) & (columns < width)
@@ -98,7 +100,7 @@ def convolve(
     """
     *shape, channels = x.shape
     tile = tile or forward_tile(shape[1], channels, w.shape[-1])
-    sides, pixels = (shape[1], shape[2]), tile.beside
+    sides, pixels = (shape[1], shape[2]), tile.pixels_per_row
     outputs, rows = pixels * w.shape[-1], math.prod(shape) // pixels
     extras = {"bias": bias, "mask": mask, "residual": residual}
     as_rows = lambda name, value: jnp.tile(value, pixels) if name == "bias" else value.reshape(-1, outputs)
@@ -129,10 +131,10 @@ def convolve(
         def product(x: Array, n: int) -> Array:
             return jnp.dot(x, weights[n], preferred_element_type=jnp.float32)
 
-        first = pl.program_id(1) * tile.down
+        first = pl.program_id(1) * tile.image_rows
         x, y, below = (image_row(first + n) for n in (-1, 0, 1))
         above, here = product(x, 0) + product(y, 1), product(y, 0)
-        for row in range(tile.down):  # not a loop of the kernel: sums that change places would be copied
+        for row in range(tile.image_rows):  # not a loop of the kernel: sums that change places would be copied
             own = jnp.broadcast_to(((image * sides[0] + first + row) * across + column)[:, None], shape), output
             x, extra = below, once | {n: ref[own] for n, ref in zip(given, extra_refs, strict=True) if n != "bias"}
             below = image_row(first + row + 2)  # before it is needed
@@ -141,7 +143,7 @@ def convolve(
 
     result = jax.ShapeDtypeStruct((rows, outputs), jnp.bfloat16)
     inputs = [x.reshape(-1), arranged(w, pixels), *given.values()]
-    grid = rows // sides[0] // tile.pixels, sides[0] // tile.down
+    grid = rows // sides[0] // tile.pixels, sides[0] // tile.image_rows
     (y,) = launch(kernel, inputs, [result], grid, "convolve", tile.warps, interpret)
     return y.reshape(*shape, w.shape[-1])
 

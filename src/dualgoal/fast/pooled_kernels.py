@@ -27,7 +27,7 @@ REACH = 8  # pixels of an image row that are loaded for two windows, from two be
 BORDER = ((1, 2), (2, REACH - 2))  # rows and columns of zeros around an image, so that no load is outside of it
 LAST = 15  # the largest number of a code; codes have four bits
 LOWEST = -(2**31) + LAST  # before all `sortable` numbers
-FORWARD = Tile(pixels=64, down=4)  # rows of windows: few, because few of these programs run at the same time
+FORWARD = Tile(pixels=64, image_rows=4)  # rows of windows: few, because few of these programs run at the same time
 BACKWARD = Tile(pixels=128, warps=8)  # more threads fit into a multiprocessor than in programs of half the size
 POOL = Tile(pixels=64)
 
@@ -88,12 +88,14 @@ def convolve_pooled(
     """pool_forward(scale conv(x) + bias) of `padded` images whose sides are powers of two, in bfloat16; scale > 0.
 
     Two windows side by side are a row of the left factor: a row of REACH pixels has all neighbours of the five columns
-    that they contain. A program goes down through `tile.down` rows of windows. Windows below each other share a row of
-    pixels, whose convolution it keeps. Scale and bias do not change which pixel is the largest, and come last.
+    that they contain. A program goes down through `tile.image_rows` rows of windows. Windows below each other share a
+    row of pixels, whose convolution it keeps. A window's largest number and its place in the window are found by one
+    maximum: the last bits of each number are exchanged for a code of its place (`with_code`). Scale and bias do not
+    change which pixel is the largest, and come last.
     """
     height, width, channels = inner(x)
     pooled, outputs, pairs = (len(x), height // 2, width // 2), w.shape[-1], width // 4
-    strip = min(tile.down, pooled[1])
+    strip = min(tile.image_rows, pooled[1])
 
     def kernel(x_ref: Any, *refs: Any) -> None:
         *w_refs, b_ref, out_ref, chosen_ref = refs

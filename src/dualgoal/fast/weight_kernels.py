@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array
 
-from dualgoal.fast.convolution_kernels import DOWN, Tile, flat, launch, row_loader
+from dualgoal.fast.convolution_kernels import GOING_DOWN, Tile, flat, launch, row_loader
 
 TRANSPOSED = (((0,), (0,)), ((), ()))  # the product of a transposed left factor
 Factors = tuple[Array, list[Array]]  # pixels, or where their neighbours are, and right factors of these
@@ -61,13 +61,13 @@ def gradient_tile(shape: tuple[int, ...], channels: int) -> Tile:
     """How to handle these gradients of outputs (B, H, W, o): small images have few tiles to share among programs, and a
     program of few threads cannot hold many sums in registers."""
     batch, height, side, outputs = shape
-    beside = 2 if channels <= PAIRED and side > 1 else 1
-    if channels >= ROW and height % 4 == 0 and side >= 16 and batch * side % (2 * DOWN.pixels) == 0:
+    pixels_per_row = 2 if channels <= PAIRED and side > 1 else 1
+    if channels >= ROW and height % 4 == 0 and side >= 16 and batch * side % (2 * GOING_DOWN.pixels) == 0:
         programs = 528 * ROW**2 // (channels * outputs)
-        return DOWN._replace(down=4, warps=8 if channels > ROW else 4, programs=programs)
-    if beside * outputs > 32:
-        return Tile(pixels=64, warps=8, programs=264, beside=beside)
-    return Tile(pixels=64 if side >= 32 else 128, programs=min(528, 132 * side // 8), beside=beside)
+        return GOING_DOWN._replace(image_rows=4, warps=8 if channels > ROW else 4, programs=programs)
+    if pixels_per_row * outputs > 32:
+        return Tile(pixels=64, warps=8, programs=264, pixels_per_row=pixels_per_row)
+    return Tile(pixels=64 if side >= 32 else 128, programs=min(528, 132 * side // 8), pixels_per_row=pixels_per_row)
 
 
 def neighbours(
@@ -113,7 +113,7 @@ def weight_gradient(
     """
     outputs, sides, channels = dy.shape[-1], (dy.shape[1], dy.shape[2]), x.shape[-1]
     tile = tile or gradient_tile(dy.shape, channels)
-    pixels = tile.beside
+    pixels = tile.pixels_per_row
     taps = Taps(3, 4, channels) if pixels == 2 else taps_of(channels)
 
     def left(rows: Array, start: int, length: int, x_ref: Any, dy_ref: Any) -> Array:
@@ -125,7 +125,7 @@ def weight_gradient(
 
     def summed(x: Array, dy: Array, tile: Tile = tile) -> tuple[Array, Array]:
         how = Sum("convolve_weights", taps, tile, interpret=interpret)
-        if tile.down:
+        if tile.image_rows:
             return summed_going_down(how, x, dy, relu_in)
         arrays = [flat(x), dy.reshape(-1, pixels * outputs)]
         (dw,), db = summed_over_tiles(how, left, right, arrays, len(arrays[1]))
@@ -192,11 +192,11 @@ def summed_over_tiles(
 
 
 def summed_going_down(how: Sum, x: Array, dy: Array, relu_in: bool) -> tuple[Array, Array]:
-    """The same for convolutions whose programs go down through `tile.down` rows of images at a time: a row of x is
-    multiplied with three rows of gradients, each of which is loaded once for three rows of x."""
+    """The same for convolutions whose programs go down through `tile.image_rows` rows of images at a time: a row of x
+    is multiplied with three rows of gradients, each of which is loaded once for three rows of x."""
     tile, (batch, height, width, _) = how.tile, dy.shape
-    channels, outputs, across = x.shape[-1], tile.beside * dy.shape[-1], width // tile.beside
-    strips, length, shape = height // tile.down, how.taps.across * channels, (tile.pixels, outputs)
+    channels, outputs, across = x.shape[-1], tile.pixels_per_row * dy.shape[-1], width // tile.pixels_per_row
+    strips, length, shape = height // tile.image_rows, how.taps.across * channels, (tile.pixels, outputs)
     parts = batch * across // tile.pixels * strips
     per_program = tiles_of_a_program(parts, tile.programs)
 
@@ -209,8 +209,8 @@ def summed_going_down(how: Sum, x: Array, dy: Array, relu_in: bool) -> tuple[Arr
             of_weights, of_bias = sums
             part = before + t
             place = lax.div(part, strips) * tile.pixels + jnp.arange(tile.pixels, dtype=jnp.int32)
-            first = lax.rem(part, strips) * tile.down
-            load = row_loader(x_ref, place, numbers, (height, width), channels, tile.beside, relu_in)
+            first = lax.rem(part, strips) * tile.image_rows
+            load = row_loader(x_ref, place, numbers, (height, width), channels, tile.pixels_per_row, relu_in)
 
             def gradient(row: Array) -> Array:
                 where = (lax.div(place, across) * height + row) * across + lax.rem(place, across)
@@ -218,7 +218,7 @@ def summed_going_down(how: Sum, x: Array, dy: Array, relu_in: bool) -> tuple[Arr
                 return triton.load(dy_ref.at[at], mask=jnp.full(shape, (row >= 0) & (row < height)), other=0)
 
             above, here = gradient(first - 1), gradient(first)
-            for row in range(tile.down):
+            for row in range(tile.image_rows):
                 below, x = gradient(first + row + 1), load(first + row)
                 of_weights = [
                     total + lax.dot_general(x, dy, TRANSPOSED, preferred_element_type=jnp.float32)
