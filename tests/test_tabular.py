@@ -158,6 +158,17 @@ def test_values_are_within_the_tolerance_asked_for():
         assert theorems.gap(optimal_values(process, 0.95, tol=tol), exact) <= tol
 
 
+@pytest.mark.parametrize("gamma", [0.5, 0.9, 0.99])
+def test_far_goals_have_exact_distances_and_only_unreachable_ones_are_infinite(gamma):
+    assert checks.corridor_distances(checks.corridor(150), gamma) < 1e-8, "their values go down to 1e-71"
+    first, place = np.arange(150) // 75 * 75, np.arange(150) % 75  # two rows of states without a way between them
+    there = first[:, None] + np.clip(place[:, None] + [-1, 1], 0, 74)
+    rows = Process(there[..., None], np.ones((150, 2, 1)))
+    assert theorems.shortest_path_distances(rows, gamma) < 1e-9
+    slippery = Process(np.stack([there, there[:, ::-1]], axis=-1), np.broadcast_to([0.9, 0.1], (150, 2, 2)))
+    assert theorems.reachability(slippery, gamma) == 0
+
+
 def test_goal_sets_may_be_fewer_than_states():
     process = checks.random_stochastic(np.random.default_rng(2), 20)
     two = np.zeros((20, 2), bool)

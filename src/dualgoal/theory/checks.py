@@ -1,6 +1,7 @@
 """Every statement of section 1 of the method, checked on random processes of growing size by `dualgoal theory`.
 
-The processes are stochastic, deterministic, with unreachable goals, or block processes. Each check compares one
+The processes are stochastic, deterministic, with unreachable goals, block processes, or corridors, whose goals are far
+away so that values are tiny. Each check compares one
 certificate of `theorems.py` with the bound that it must not exceed; the negative control must exceed it.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from dualgoal.errors import UserError
 from dualgoal.theory import theorems
-from dualgoal.theory.processes import LINEAR_SOLVE_LIMIT, BlockProcess, Process, optimal_values
+from dualgoal.theory.processes import LINEAR_SOLVE_LIMIT, BlockProcess, Process, distances, optimal_values
 
 GAMMA = 0.9
 SIZES = (12, 40, 120, 300)
@@ -53,6 +54,21 @@ def random_unreachable(rng: np.random.Generator, states: int) -> Process:
     return Process(np.where(first, there, half + there % (states - half)), process.probabilities)
 
 
+def corridor(states: int) -> Process:
+    """A row of states. Two actions move one place down or up with probability 1/2, and else stay; so do the ends."""
+    here = np.arange(states)[:, None, None]
+    there = np.clip(here + np.array([-1, 1])[None, :, None], 0, states - 1)
+    successors = np.concatenate([there, np.broadcast_to(here, there.shape)], axis=-1)
+    return Process(successors, np.full(successors.shape, 0.5))
+
+
+def corridor_distances(process: Process, gamma: float) -> float:
+    """V* of a corridor is r^k at k places from the goal, with r = (gamma / 2) / (1 - gamma / 2)."""
+    places = np.arange(process.states)
+    each = np.log((gamma / 2) / (1 - gamma / 2)) / np.log(gamma)
+    return theorems.gap(distances(process, gamma), each * np.abs(places[:, None] - places))
+
+
 def random_block(rng: np.random.Generator, states: int) -> BlockProcess:
     """About `states` observations: each latent state of a random process shows one to five of them."""
     latents = max(states // 3, 2)
@@ -78,6 +94,8 @@ def run_checks(sizes: Sequence[int] = SIZES, *, seed: int = 0, repeats: int = 10
             yield within(f"shortest paths, gamma {gamma}", "deterministic", states, deviation)
         yield from _on_process("unreachable", random_unreachable(rng, states), rng)
         yield from _on_block(random_block(rng, states))
+        yield from _on_process("corridor", corridor(states), rng)
+        yield within("distances by formula", "corridor", states, corridor_distances(corridor(states), GAMMA))
     yield from _universality(rng, states=60, dims=(2, 8, 32))
 
 

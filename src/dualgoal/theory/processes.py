@@ -149,15 +149,19 @@ def best_expectation(successors: jax.Array, probabilities: jax.Array, v: jax.Arr
 def _iterate(
     successors: jax.Array, probabilities: jax.Array, goals: jax.Array, gamma: jax.Array, tol: jax.Array, reward: Reward
 ) -> jax.Array:
-    step, hit, scale = (0.0, 1.0, 1.0) if reward == "zero_one" else (-1.0, 0.0, 1 / (1 - gamma))
-    # After n sweeps from the worst values the error is at most scale * gamma^n.
-    most = jnp.ceil(jnp.log(tol) / jnp.log(gamma))
-    enough = tol * scale * (1 - gamma) / gamma  # gamma / (1 - gamma) times the last change bounds it as well
+    shares = reward == "zero_one"
+    step, hit, scale = (0.0, 1.0, 1.0) if shares else (-1.0, 0.0, 1 / (1 - gamma))
+    # After n sweeps from the worst values the error is at most scale * gamma^n. Shares are wanted to the same relative
+    # precision however small they are, because distances are their logarithms.
+    smallest = jnp.finfo(gamma.dtype).tiny
+    most = jnp.ceil(jnp.log(smallest if shares else tol) / jnp.log(gamma))
+    enough = tol * (1 - gamma) / gamma  # gamma / (1 - gamma) times the last change bounds the error as well
 
     def sweep(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         n, v, _ = carry
         new = jnp.where(goals, hit, step + gamma * best_expectation(successors, probabilities, v))
-        return n + 1, new, jnp.abs(new - v).max()
+        unit = jnp.maximum(new, smallest) if shares else scale
+        return n + 1, new, (jnp.abs(new - v) / unit).max()
 
     start = (jnp.zeros_like(gamma), jnp.where(goals, hit, step * scale * jnp.ones_like(gamma)), jnp.inf * gamma)
     return jax.lax.while_loop(lambda carry: (carry[0] < most) & (carry[2] > enough), sweep, start)[1]
@@ -175,7 +179,8 @@ def goal_states(process: Process, goals: np.ndarray | None) -> np.ndarray:
 def optimal_values(
     process: Process, gamma: float, goals: np.ndarray | None = None, *, tol: float = 1e-13, reward: Reward = "zero_one"
 ) -> np.ndarray:
-    """V*[s, g] to within `tol` (times 1 / (1 - gamma) for the negative reward); section 1.1."""
+    """V*[s, g] to within `tol` times V* itself, however small it is; for the negative reward, times 1 / (1 - gamma).
+    Section 1.1."""
     if not 0 < gamma < 1:
         raise UserError(f"gamma must be between 0 and 1 (exclusive); got {gamma}")
     mask = goal_states(process, goals)
