@@ -130,7 +130,7 @@ ON_IMAGES = {
     "gciql": ("orig", "dual", "tra"),
     "gcbc": ("dual", "vib", "hiql_phi"),
     "hiql": ("dual", "vib", "hiql_phi"),
-    "trl": (),
+    "trl": ("dual",),
     "dqn": (),
 }
 CASES = [

@@ -1,8 +1,8 @@
 """Where goals come from (sections 2.2 and 2.3): mixes of current, future and random states, windows, waypoints, and
 states in between.
 
-A stream draws row numbers of the dataset for the transitions of a batch. Rows are integers throughout, and all
-randomness of a stream is four rows of random bits, so a draw is exact at any row number and the same on every device.
+A stream draws row numbers of the dataset for the transitions of a batch. Rows are integers throughout and come from
+four rows of random bits, so a draw is exact at any row number and the same on every device.
 """
 
 import math
@@ -30,7 +30,7 @@ class Transitions(NamedTuple):
     observations: Array  # (T, ...) float32 or uint8
     actions: Array  # (T, A) float32, or (T,) integers
     starts: Array  # (E,) first row of each episode
-    ends: Array  # (E,) last row of each episode; it has no action of its own and is never a goal
+    ends: Array  # (E,) last row of each episode; it has no action and is no goal, but the end of a window
     goals: Array | None = None  # (T, ...) the goal that each row attains; None: the observation itself
 
 
