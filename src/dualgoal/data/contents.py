@@ -8,7 +8,7 @@ or several if it says so itself.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -66,59 +66,25 @@ class Parts:
         return {key: names for key, names in (("observations", self.observation), ("goals", self.goal)) if names}
 
 
-class Contents(NamedTuple):
-    """What is taken of a table: for our name of an array those in the table, which are joined; and the rows of each
-    episode, None for all rows."""
+Names = dict[str, tuple[str, ...]]  # for our name of an array those in the table, which are joined
 
-    names: dict[str, tuple[str, ...]]
+
+class Contents(NamedTuple):
+    """What is taken of a table: the names of arrays, and the rows of each episode, None for all rows."""
+
+    names: Names
     spans: list[slice | None]
 
 
 def look(table: Table, parts: Parts, alone: bool) -> Contents:
     """What is in a table; `alone` is the only one of its source."""
-    names = _choose(table, parts)
-    seen, done = _lengths(table, names)
-    if not alone and (seen != done or not done):
-        names.pop("next_observations", None)  # an episode that has one observation more needs none
-    _require_following_fits(table, names)
-    _leave_aside(table, names, parts, alone)
-    arrays = {key: table.members[name] for key, (name, *more) in names.items() if key not in (*ENDS, *parts.joined)}
-    arrays |= {name: table.members[name] for key in parts.joined for name in names[key]}
-    _require_marks(table, names, arrays, alone)
-    marked = _marked(table, names, alone)
-    ends = _ends(table, names, marked, alone)
-    if not alone and not ends[:-1].any():
-        whole = ("observations", "actions", "next_observations") if "next_observations" in names else ()
-        _equal_rows(table.name, {key: table.members[names[key][0]] for key in whole})
-        return Contents(names, [None])
-    _require_states_of_steps(table, names, marked, ends)
-    _equal_rows(table.name, arrays)
-    ends[-1:] = True  # files often stop in the middle of an episode
-    last = np.flatnonzero(ends)
-    first = np.concatenate([[0], last[:-1] + 1])
-    return Contents(names, [slice(int(a), int(b) + 1) for a, b in zip(first, last, strict=True)])
-
-
-def too_short(table: Table, contents: Contents, alone: bool, episode: str, row: int) -> checks.BadEpisode:
-    """The error for an episode of a single row, with what made it one and what else that could mean."""
-    marks = [key for key in ENDS if key in contents.names]
-    said = _quoted(contents.names, marks)
-    words = f"{episode}: {said} make{'s' * (len(marks) == 1)} row {row} an episode of one row; two or more are needed"
-    if isinstance(table, MemoryTable):
-        cure = _without(table, contents.names, marks)
-        return checks.BadEpisode(f"{words}: mark only the last row of each, or {cure}")
-    cures = ["mark only the last row of each", "name what numbers the episodes with --key episodes=NAME"]
-    if not alone:
-        cures.append(f"if every file or group is one, take no notice: --key {' '.join(f'{key}=' for key in marks)}")
-    elif len(marks) > 1:
-        cures.append(f"take no notice of one of them, for instance --key {marks[0]}=")
-    return checks.BadEpisode(f"{words}: {', or '.join(cures)}")
+    return Recording(table, _choose(table, parts), alone).contents(parts)
 
 
 # Names ----------------------------------------------------------------------------------------------------------------
 
 
-def _choose(table: Table, parts: Parts) -> dict[str, tuple[str, ...]]:
+def _choose(table: Table, parts: Parts) -> Names:
     """The arrays to take; optional ones that the table does not have are left out."""
     for key, name in parts.keys.items():
         if name and name not in table.members:
@@ -132,7 +98,7 @@ def _choose(table: Table, parts: Parts) -> dict[str, tuple[str, ...]]:
     return {key: names[key] for key in ALIASES if any(names[key])}
 
 
-def _look_up(table: Table, key: str, names: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+def _look_up(table: Table, key: str, names: Names) -> tuple[str, ...]:
     """The names in the table of one of our arrays, of which the user says nothing."""
     by_lower = {name.lower(): name for name in table.members}
     if key == "next_observations":
@@ -177,130 +143,190 @@ def _following(by_lower: dict[str, str], observations: tuple[str, ...]) -> tuple
     return tuple(by_lower[name] for name in following if name in by_lower)[:1]
 
 
-def _require_following_fits(table: Table, names: dict[str, tuple[str, ...]]) -> None:
-    """Raise if the observations after the actions are of another kind than those before."""
-    if "next_observations" not in names:
-        return
-    before, after = ([table.members[name] for name in names[key]] for key in ("observations", "next_observations"))
-    kinds = [[(entry.shape[1:], entry.dtype == np.uint8) for entry in entries] for entries in (before, after)]
-    if kinds[0] != kinds[1]:
-        described = [
-            " and ".join(f"'{name}' {table.members[name].dtype} {table.members[name].shape[1:]}" for name in names[key])
-            for key in ("next_observations", "observations")
-        ]
-        cure = "name the array with --key next_observations=NAME, or take none with --key next_observations="
-        if isinstance(table, MemoryTable):
-            cure = _without(table, names, ["next_observations"])
-        raise UserError(f"{table.name}: rows of {described[0]} cannot follow rows of {described[1]}; {cure}")
-
-
 # Ends -----------------------------------------------------------------------------------------------------------------
 
 
-def _leave_aside(table: Table, names: dict[str, tuple[str, ...]], parts: Parts, alone: bool) -> None:
-    """Take no notice of marks that say nothing about rows, unless the user names them: one number for a whole episode,
-    or facts about the episodes of a file whose ends are marked."""
-    unnamed = [key for key in ENDS if key in names and key not in parts.keys]
-    for key in unnamed:
-        if not alone and math.prod(table.members[names[key][0]].shape) <= 1:
-            del names[key]
-    if parts.keys.get("episodes"):  # then these alone count
-        names.pop("terminals", None)
-        names.pop("timeouts", None)
-    of_rows = [key for key in ENDS if key in names and _rows(table.members[names[key][0]]) in _lengths(table, names)]
-    if "episodes" in names and "episodes" in unnamed and "episodes" not in of_rows and of_rows:
-        del names["episodes"]
+class Recording:
+    """A table and the arrays that are taken of it, as far as is known; `alone` is the only table of its source."""
 
+    def __init__(self, table: Table, names: Names, alone: bool):
+        self.table, self.names, self.alone = table, names, alone
+        self.in_memory = isinstance(table, MemoryTable)
+        seen, done = (_rows(self._array(key)) for key in REQUIRED)
+        self.lengths = seen, done  # of observations and of actions
 
-def _require_marks(table: Table, names: dict[str, tuple[str, ...]], arrays: dict[str, Any], alone: bool) -> None:
-    """Raise if what marks ends is missing or not one per row. It is known from headers alone: what they claim may be
-    more than there is memory for."""
-    marks = {names[key][0]: table.members[names[key][0]] for key in ENDS if key in names}
-    if not alone:
-        _require_steps(table, names, marks)
-    elif not marks:
-        raise UserError(
-            f"{table.name}: nothing says where episodes end (it holds {listed(table.members)}); "
-            "name it: --key terminals=NAME for flags, --key episodes=NAME for the number of each row's episode, "
-            "or save a file per episode"
+    def contents(self, parts: Parts) -> Contents:
+        """Leave aside what is not to be taken, and divide the rows into episodes."""
+        seen, done = self.lengths
+        if not self.alone and (seen != done or not done):
+            self.names.pop("next_observations", None)  # an episode that has one observation more needs none
+        self._require_following_fits()
+        self._leave_aside(parts)
+        arrays = {key: self._array(key) for key in self.names if key not in (*ENDS, *parts.joined)}
+        arrays |= {name: self.table.members[name] for key in parts.joined for name in self.names[key]}
+        self._require_marks(arrays)
+        marked = {key: self._marked(key)[: min(self.lengths)] for key in self._marks}
+        ends = self._ends(marked)
+        if not self.alone and not ends[:-1].any():
+            whole = (*REQUIRED, "next_observations") if "next_observations" in self.names else ()
+            self._require_equal_rows({key: self._array(key) for key in whole})
+            return Contents(self.names, [None])
+        self._require_states_of_steps(marked, ends)
+        self._require_equal_rows(arrays)
+        ends[-1:] = True  # files often stop in the middle of an episode
+        last = np.flatnonzero(ends)
+        first = np.concatenate([[0], last[:-1] + 1])
+        return Contents(self.names, [slice(int(a), int(b) + 1) for a, b in zip(first, last, strict=True)])
+
+    def too_short(self, episode: str, row: int) -> checks.BadEpisode:
+        """The error for an episode of a single row, with what made it one and what else that could mean."""
+        marks, cures = self._marks, ["mark only the last row of each"]
+        if self.in_memory:
+            cures.append(self._without(marks))
+        else:
+            cures.append("name what numbers the episodes with --key episodes=NAME")
+            if not self.alone:
+                cures.append(f"if every file or group is one, take no notice: --key {' '.join(f'{k}=' for k in marks)}")
+            elif len(marks) > 1:
+                cures.append(f"take no notice of one of them, for instance --key {marks[0]}=")
+        return checks.BadEpisode(
+            f"{episode}: {self._quoted(marks)} make{'s' * (len(marks) == 1)} row {row} an episode of one row; two or "
+            f"more are needed: {', or '.join(cures)}"
         )
-    for key in ENDS:
-        for name in names.get(key, ()):
-            _require_flat(table, key, name, "" if alone else f" ({_without(table, names, [key])})")
-    if alone:
-        odd = [key for key in ENDS if key in names and _rows(marks[names[key][0]]) not in _lengths(table, names)]
-        cure = f" ({_without(table, names, odd[:1])})" if odd and len(marks) > 1 else ""
-        _equal_rows(table.name, marks, cure)
-        _equal_rows(table.name, arrays | marks, cure)
 
+    @property
+    def _marks(self) -> list[str]:
+        """What is taken that says where episodes end."""
+        return [key for key in ENDS if key in self.names]
 
-def _require_flat(table: Table, key: str, name: str, cure: str) -> None:
-    """Raise unless there is one number per row, or one flag."""
-    shape, kind = table.members[name].shape, table.members[name].dtype
-    flat = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
-    if key == "episodes" and not flat:
-        raise UserError(f"{table.name}: numbers of episodes have shape {shape}; expected (T,){cure}")
-    if key != "episodes" and not (flat and kind.kind in "bfiu"):
-        raise UserError(f"{table.name}: '{name}' has shape {shape} and type {kind}; expected (T,) of 0 and 1{cure}")
+    def _array(self, key: str) -> Any:
+        return self.table.members[self.names[key][0]]
 
+    def _refuse(self, problem: str) -> NoReturn:
+        raise UserError(f"{self.table.name}: {problem}")
 
-def _require_steps(table: Table, names: dict[str, tuple[str, ...]], marks: dict[str, Any]) -> None:
-    """Raise unless marks are of the rows with an observation and an action, or of one row more."""
-    lengths = _lengths(table, names)
-    for name, mark in marks.items():
-        if _rows(mark) not in lengths:
-            key = next(key for key in ENDS if name in names.get(key, ()))
-            raise UserError(
-                f"{table.name}: '{name}' has {_rows(mark)} rows but '{names['actions'][0]}' has {lengths[1]}; it must "
-                f"have one per step ({_without(table, names, [key])})"
+    def _quoted(self, keys: Sequence[str]) -> str:
+        return " and ".join(f"'{name}'" for key in keys for name in self.names[key])
+
+    def _without(self, keys: Sequence[str], effect: str = "takes no notice of it") -> str:
+        """What the user can do so that these arrays are not taken."""
+        if self.in_memory:
+            return f"leave {self._quoted(keys)} out of the dictionary"
+        return f"--key {' '.join(f'{key}=' for key in keys)} {effect}"
+
+    def _cure(self, key: str) -> str:
+        """A mark that is wrong can be left out, but not where nothing else says where episodes end."""
+        return "" if self.alone else f" ({self._without([key])})"
+
+    def _require_following_fits(self) -> None:
+        """Raise if the observations after the actions are of another kind than those before."""
+        if "next_observations" not in self.names:
+            return
+        entries = lambda key: [(name, self.table.members[name]) for name in self.names[key]]
+        taken = entries("next_observations"), entries("observations")
+        after, before = ([(entry.shape[1:], entry.dtype == np.uint8) for _, entry in pairs] for pairs in taken)
+        if after != before:
+            rows = [" and ".join(f"'{name}' {e.dtype} {e.shape[1:]}" for name, e in pairs) for pairs in taken]
+            cure = "name the array with --key next_observations=NAME, or take none with --key next_observations="
+            if self.in_memory:
+                cure = self._without(["next_observations"])
+            self._refuse(f"rows of {rows[0]} cannot follow rows of {rows[1]}; {cure}")
+
+    def _leave_aside(self, parts: Parts) -> None:
+        """Take no notice of marks that say nothing about rows, unless the user names them: one number for a whole
+        episode, or facts about the episodes of a file whose ends are marked."""
+        unnamed = [key for key in self._marks if key not in parts.keys]
+        for key in unnamed:
+            if not self.alone and math.prod(self._array(key).shape) <= 1:
+                del self.names[key]
+        if parts.keys.get("episodes"):  # then these alone count
+            self.names.pop("terminals", None)
+            self.names.pop("timeouts", None)
+        of_rows = [key for key in self._marks if _rows(self._array(key)) in self.lengths]
+        if of_rows and "episodes" in unnamed and "episodes" not in of_rows:
+            self.names.pop("episodes", None)
+
+    def _require_marks(self, arrays: dict[str, Any]) -> None:
+        """Raise if what marks ends is missing or not one per row. It is known from headers alone: what they claim may
+        be more than there is memory for."""
+        if self.alone and not self._marks:
+            self._refuse(
+                f"nothing says where episodes end (it holds {listed(self.table.members)}); name it: "
+                "--key terminals=NAME for flags, --key episodes=NAME for the number of each row's episode, "
+                "or save a file per episode"
             )
+        odd = [key for key in self._marks if _rows(self._array(key)) not in self.lengths][:1]
+        if odd and not self.alone:
+            self._refuse(
+                f"{self._quoted(odd)} has {_rows(self._array(odd[0]))} rows but {self._quoted(['actions'])} has "
+                f"{self.lengths[1]}; it must have one per step ({self._without(odd)})"
+            )
+        for key in self._marks:
+            self._require_flat(key)
+        if self.alone:
+            marks = {self.names[key][0]: self._array(key) for key in self._marks}
+            cure = f" ({self._without(odd)})" if odd and len(marks) > 1 else ""
+            self._require_equal_rows(marks, cure)
+            self._require_equal_rows(arrays | marks, cure)
 
+    def _require_flat(self, key: str) -> None:
+        """Raise unless there is one number per row, or one flag."""
+        shape, kind = self._array(key).shape, self._array(key).dtype
+        flat = len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
+        if key == "episodes" and not flat:
+            self._refuse(f"numbers of episodes have shape {shape}; expected (T,){self._cure(key)}")
+        if key != "episodes" and not (flat and kind.kind in "bfiu"):
+            described = f"{self._quoted([key])} has shape {shape} and type {kind}"
+            self._refuse(f"{described}; expected (T,) of 0 and 1{self._cure(key)}")
 
-def _marked(table: Table, names: dict[str, tuple[str, ...]], alone: bool) -> dict[str, np.ndarray]:
-    """Which rows `terminals` and `timeouts` mark, and after which the number of the episode changes."""
-    rows = min(_lengths(table, names))
-    return {key: _read_mark(table, names, key, alone)[:rows] for key in ENDS if key in names}
+    def _require_equal_rows(self, arrays: dict[str, Any], cure: str = "") -> None:
+        lengths = {key: _rows(array) for key, array in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            counts = ", ".join(f"{key} {rows}" for key, rows in lengths.items())
+            self._refuse(f"arrays of different lengths ({counts}); they must have one row per step{cure}")
 
+    def _marked(self, key: str) -> np.ndarray:
+        """Which rows `terminals` or `timeouts` mark, or after which the number of the episode changes."""
+        name = self.names[key][0]
+        values = np.asarray(self.table.column(name)[...]).reshape(-1)  # it may have an axis of one
+        if key != "episodes":
+            try:
+                return checks.booleans(self.table.name, name, values)
+            except UserError as problem:
+                raise UserError(f"{problem}{self._cure(key)}") from None
+        changes = np.append(values[1:] != values[:-1], True)[: len(values)]
+        if len(values) > 1 and changes.all():
+            cure = "" if self.in_memory else "name what does with --key episodes=NAME, or "
+            cure += self._without([key])
+            self._refuse(f"'{name}' changes in every row, so it does not number episodes; {cure}")
+        return changes
 
-def _read_mark(table: Table, names: dict[str, tuple[str, ...]], key: str, alone: bool) -> np.ndarray:
-    mark = _flat(table, names[key][0])
-    if key == "episodes":
-        return _changes(table, names, mark)
-    try:
-        return checks.booleans(table.name, names[key][0], mark)
-    except UserError as problem:
-        raise UserError(f"{problem}{'' if alone else f' ({_without(table, names, [key])})'}") from None
-
-
-def _ends(table: Table, names: dict[str, tuple[str, ...]], marked: dict[str, np.ndarray], alone: bool) -> np.ndarray:
-    """Which rows are the last of an episode, by all that marks them together."""
-    if not alone:
-        none = np.zeros(min(_lengths(table, names)), bool)
+    def _ends(self, marked: dict[str, np.ndarray]) -> np.ndarray:
+        """Which rows are the last of an episode, by all that marks them together."""
+        none = np.zeros(min(self.lengths), bool)
         flagged = np.logical_or.reduce([none, *(mark for key, mark in marked.items() if key != "episodes")])
-        return _once_at_the_end(flagged) | marked.get("episodes", none)
-    ends = np.logical_or.reduce(list(marked.values()))
-    if not ends.any():
-        said = " and ".join(names[key][0] for key in marked)
-        raise UserError(
-            f"{table.name}: no row ends an episode ({said} are false everywhere); mark the last "
-            "row of each, or name what tells episodes apart: --key terminals=NAME or --key episodes=NAME"
-        )
-    return ends
+        if not self.alone:
+            flagged = _once_at_the_end(flagged)
+        ends = flagged | marked.get("episodes", none)
+        if self.alone and not ends.any():
+            said = " and ".join(self.names[key][0] for key in marked)
+            self._refuse(
+                f"no row ends an episode ({said} are false everywhere); mark the last row of each, or name what tells "
+                "episodes apart: --key terminals=NAME or --key episodes=NAME"
+            )
+        return ends
 
-
-def _require_states_of_steps(
-    table: Table, names: dict[str, tuple[str, ...]], marked: dict[str, np.ndarray], ends: np.ndarray
-) -> None:
-    """Raise if a table that ends in the middle has one observation more than actions: of which episode would it be?"""
-    seen, done = _lengths(table, names)
-    if seen == done + 1:
-        row = int(np.argmax(ends))
-        keys = [key for key, mark in marked.items() if mark[row]]
-        raise UserError(
-            f"{table.name}: {_quoted(names, keys)} mark{'s' * (len(keys) == 1)} row {row}, but an episode with one "
-            "observation more than actions ends only in its last row; "
-            f"{_without(table, names, keys, 'makes one episode of it')}"
-        )
+    def _require_states_of_steps(self, marked: dict[str, np.ndarray], ends: np.ndarray) -> None:
+        """Raise if a table that ends in the middle has one observation more than actions: of which episode would it
+        be?"""
+        seen, done = self.lengths
+        if seen == done + 1:
+            row = int(np.argmax(ends))
+            keys = [key for key, mark in marked.items() if mark[row]]
+            self._refuse(
+                f"{self._quoted(keys)} mark{'s' * (len(keys) == 1)} row {row}, but an episode with one observation "
+                f"more than actions ends only in its last row; {self._without(keys, 'makes one episode of it')}"
+            )
 
 
 def _once_at_the_end(flags: np.ndarray) -> np.ndarray:
@@ -309,48 +335,5 @@ def _once_at_the_end(flags: np.ndarray) -> np.ndarray:
     return np.arange(len(flags)) == len(flags) - 1 if lasting else flags
 
 
-def _changes(table: Table, names: dict[str, tuple[str, ...]], numbers: np.ndarray) -> np.ndarray:
-    """The last row of each stretch of one number, which is that of an episode."""
-    changes = np.append(numbers[1:] != numbers[:-1], True)[: len(numbers)]
-    if len(numbers) > 1 and changes.all():
-        name = "" if isinstance(table, MemoryTable) else "name what does with --key episodes=NAME, or "
-        raise UserError(
-            f"{table.name}: '{names['episodes'][0]}' changes in every row, so it does not number episodes; "
-            f"{name}{_without(table, names, ['episodes'])}"
-        )
-    return changes
-
-
-def _quoted(names: dict[str, tuple[str, ...]], keys: Sequence[str]) -> str:
-    return " and ".join(f"'{name}'" for key in keys for name in names[key])
-
-
-def _without(
-    table: Table, names: dict[str, tuple[str, ...]], keys: Sequence[str], effect: str = "takes no notice of it"
-) -> str:
-    """What the user can do so that these arrays are not taken."""
-    if isinstance(table, MemoryTable):
-        return f"leave {_quoted(names, keys)} out of the dictionary"
-    return f"--key {' '.join(f'{key}=' for key in keys)} {effect}"
-
-
-def _flat(table: Table, name: str) -> np.ndarray:
-    """What marks each row, without an axis of one."""
-    return np.asarray(table.column(name)[...]).reshape(-1)
-
-
-def _lengths(table: Table, names: dict[str, tuple[str, ...]]) -> tuple[int, int]:
-    """How many observations and how many actions there are."""
-    seen, done = (_rows(table.members[names[key][0]]) for key in REQUIRED)
-    return seen, done
-
-
 def _rows(array: Any) -> int:
     return int(array.shape[0]) if array.shape else 0
-
-
-def _equal_rows(name: str, arrays: dict[str, Any], cure: str = "") -> None:
-    lengths = {key: _rows(array) for key, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        counts = ", ".join(f"{key} {rows}" for key, rows in lengths.items())
-        raise UserError(f"{name}: arrays of different lengths ({counts}); they must have one row per step{cure}")

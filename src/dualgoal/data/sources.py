@@ -15,7 +15,7 @@ import numpy as np
 
 from dualgoal.data import goals, hdf5
 from dualgoal.data.checks import BadEpisode
-from dualgoal.data.contents import ALIASES, ENDS, Contents, Parts, look, too_short
+from dualgoal.data.contents import ALIASES, ENDS, Contents, Parts, Recording, look
 from dualgoal.data.origin import Origin, digest
 from dualgoal.data.paths import natural_order
 from dualgoal.data.tables import SUFFIXES, MemoryTable, Table, open_table
@@ -153,7 +153,7 @@ class _Reader:
         table, columns = self._columns(place, number, contents)
         rows = _read_rows(table.name, columns, span)
         if span is not None and len(rows.observations) == 1:
-            raise too_short(table, contents, self._alone, name, span.start)
+            raise Recording(table, contents.names, self._alone).too_short(name, span.start)
         return rows
 
 
