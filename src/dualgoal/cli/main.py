@@ -73,9 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     outputs = terminal.protect_output()
     terminal.shorten_warnings()
     terminal.repeat_lost_signals()
-    terminal.protect_interrupts(farewell("stopped", words))
-    if any(VERBS[name].resumes for name in (" ".join(words[:n]) for n in (1, 2)) if name in VERBS):
-        terminal.protect_preemption(farewell("stopped", words))
+    resumes = any(VERBS[name].resumes for name in (" ".join(words[:n]) for n in (1, 2)) if name in VERBS)
+    terminal.protect_signals(farewell("stopped", words), resumes)
     code = status(words)
     lost = terminal.lost_output(outputs)
     if lost is None:

@@ -62,35 +62,25 @@ def lost_output(outputs: list[Output]) -> str | None:
     return f"output was lost: {other[0].strerror}" if other else None
 
 
-def protect_interrupts(farewell: str) -> None:
-    """Let Ctrl-C end the process at once, with a farewell, in an import: extension modules do not expect an exception
-    while they are set up (jaxlib crashed in one of ten attempts), and nothing has been begun at that time."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return  # somebody else has decided, for instance a shell that runs this in the background
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if importing(frame):
-            os.write(2, f"{farewell}\n".encode())
-            os._exit(INTERRUPTED)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
-
-
-def protect_preemption(farewell: str) -> None:
-    """Let the signals of schedulers end a command that can be resumed with the status that asks for it.
+def protect_signals(farewell: str, resumes: bool) -> None:
+    """Let Ctrl-C, and for a command that can be resumed the signals of schedulers, raise an exception; but end the
+    process at once, with a farewell, in an import: extension modules do not expect an exception while they are set up
+    (jaxlib crashed in one of ten attempts), and nothing has been begun at that time.
 
     Training has handlers of its own, which save first; these are for the time before it, and for its data.
     """
 
     def leave(number: int, frame: FrameType | None) -> None:
+        interrupted = number == signal.SIGINT
         if importing(frame):
             os.write(2, f"{farewell}\n".encode())
-            os._exit(PREEMPTED)
-        raise Preempted("stopped", number)
+            os._exit(INTERRUPTED if interrupted else PREEMPTED)
+        raise KeyboardInterrupt if interrupted else Preempted("stopped", number)
 
-    for number in FROM_SCHEDULERS:
-        if signal.getsignal(number) is signal.SIG_DFL:
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
+    usual |= dict.fromkeys(FROM_SCHEDULERS if resumes else (), signal.SIG_DFL)
+    for number, handler in usual.items():
+        if signal.getsignal(number) is handler:  # else somebody has decided, as a shell that runs it in the background
             signal.signal(number, leave)
 
 
