@@ -385,7 +385,9 @@ def test_goals_in_a_file(tmp_path):
     (tmp_path / "c.json").write_text('{"a": 1}')
     (tmp_path / "d.txt").write_text("")
     (tmp_path / "e.npy").write_bytes(b"\x80\x04N.")
-    for name in ("b.txt", "c.json", "d.txt", "e.npy", "missing.txt"):
+    (tmp_path / "f.txt").write_text("1 nan\n")
+    np.save(tmp_path / "g.npy", [["1", "2"]])
+    for name in ("b.txt", "c.json", "d.txt", "e.npy", "f.txt", "g.npy", "missing.txt"):
         with pytest.raises(UserError, match=name) as raised:
             world.read_goals(tmp_path / name, 2)
         assert "\n" not in str(raised.value)

@@ -299,9 +299,12 @@ def test_rows_can_have_one_goal(run, folder, tmp_path, capsys):
     wanted = loaded.distance(rows.observations, [3.0, 4.5])
     np.testing.assert_allclose(np.load(out)["distance"], wanted, rtol=1e-3, atol=1e-3)
     np.save(tmp_path / "goal.npy", np.array([3.0, 4.5], np.float32))
+    (tmp_path / "goal.json").write_text("[3, 4.5]")
+    (tmp_path / "goal.txt").write_text("3, 4.5\n")
     again = tmp_path / "two.npz"
-    assert main([*words, "--out", str(again), "--goal", str(tmp_path / "goal.npy")]) == 0
-    np.testing.assert_array_equal(np.load(again)["distance"], np.load(out)["distance"])
+    for name in ("goal.npy", "goal.json", "goal.txt"):
+        assert main([*words, "--out", str(again), "--goal", str(tmp_path / name)]) == 0
+        np.testing.assert_array_equal(np.load(again)["distance"], np.load(out)["distance"])
     before = out.read_bytes()
     out.unlink()  # as a process leaves it that is killed between the two files
     for _ in range(2):
@@ -317,7 +320,8 @@ def test_rows_can_have_one_goal(run, folder, tmp_path, capsys):
         (["--out", str(tmp_path / "x.npz"), "--goal", "1", "2", "3"], "goal has shape (3,)"),
         (["--out", str(tmp_path / "x.npz"), "--goal", str(tmp_path / "goals.npy")], "one for all rows, of shape (2,)"),
         (["--out", str(tmp_path / "x.npz"), "--goal", "1", "nan"], "a number is not finite"),
-        (["--out", str(tmp_path / "x.npz"), "--goal", "there"], "expected numbers, or an .npy file"),
+        (["--out", str(tmp_path / "x.npz"), "--goal", "there"], "expected numbers, or a file"),
+        (["--out", str(tmp_path / "x.npz"), "--goal", str(tmp_path / "mine.json")], "mine.json: no list of goals"),
     ):
         assert main([*words, *more]) == 2
         line = capsys.readouterr().err

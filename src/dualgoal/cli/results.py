@@ -174,7 +174,7 @@ class Label(Verb):
     out: Path
     """The file to write: .npz, or .parquet (needs the extra parquet)."""
     goal: Annotated[tuple[str, ...], unset("the end of each row's episode", "NUMBER ...")] = ()
-    """A goal for all rows: its numbers, or an .npy file with it."""
+    """A goal for all rows: its numbers, or a file with them (.npy, .json, or text)."""
     split: Annotated[Literal["train", "val"], arg(metavar="SPLIT")] = "train"
     """Which file of the dataset: train or val."""
     seed: Seed = None

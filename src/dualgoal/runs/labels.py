@@ -4,6 +4,7 @@ The goal is the end of the row's own episode, or one goal for all rows. Rows are
 stay on disk; a JSON file next to the columns records the run, the data and what the columns mean.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from dualgoal.errors import UserError, brief
 from dualgoal.files import make_folder, os_errors_in_one_line, replacing, sha256
 from dualgoal.losses import temporal_distance
 from dualgoal.progress import Rate, bar, counted
-from dualgoal.runs import policy
+from dualgoal.runs import policy, world
 from dualgoal.runs.export import require_free
 from dualgoal.runs.policy import Policy
 
@@ -95,20 +96,21 @@ def measure(loaded: Policy, rows: Dataset, goal: np.ndarray | None, progress: bo
 
 
 def parse_goal(words: Sequence[str]) -> np.ndarray | None:
-    """A goal from the command line: numbers, or the name of an npy file."""
+    """A goal from the command line: numbers, or the name of a file with them, as evaluation goals are read."""
     if not words:
         return None
     try:
-        if len(words) == 1 and words[0].endswith(".npy"):
-            # As a map, a header that claims more than the file holds allocates nothing.
-            goal = np.load(Path(words[0]).expanduser(), mmap_mode="r", allow_pickle=False)
-        else:
-            goal = np.array([float(word) for word in words], np.float32)
+        goal = np.array([float(word) for word in words], np.float32)
         if not np.isfinite(goal).all():
             raise ValueError("a number is not finite")
         return goal
-    except Exception as problem:  # NumPy raises even the tokenizer's errors
-        raise UserError(f"--goal {' '.join(words)}: {brief(problem)}; expected numbers, or an .npy file") from problem
+    except ValueError as problem:
+        given = " ".join(words)
+        if os.path.isfile(file := os.path.expanduser(given)):
+            return world.read_numbers(Path(file), "the numbers of one goal")
+        raise UserError(
+            f"--goal {given}: {brief(problem)}; expected numbers, or a file (.npy, .json, text)"
+        ) from problem
 
 
 def _write(file: Path, columns: dict[str, np.ndarray], kind: str) -> None:

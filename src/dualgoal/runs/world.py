@@ -151,34 +151,36 @@ def draw_goals(data: Dataset, count: int) -> Goals:
 
 
 def read_goals(file: Path, width: int) -> Goals:
-    """Rows of numbers from a JSON list, an npy array, or a text file with a goal per line."""
+    """One or more goals of so many numbers."""
     if not os.path.isfile(file):
         raise UserError(f"eval-goals '{file}': no such file; expected env, env:N, validation:N, or a file with goals")
-    if file.stat().st_size > GOALS_LIMIT:
-        raise UserError(f"{file}: has more than {GOALS_LIMIT >> 20} MiB, too much for a list of goals")
+    rows = read_numbers(file, f"one goal of {width} numbers per line")
+    if rows.ndim != 2 or rows.shape[1] != width or not len(rows):
+        raise UserError(f"{file}: goals of shape {rows.shape}; expected one or more rows of {width} finite numbers")
+    return tuple(tuple(row) for row in np.asarray(rows, float).tolist())
+
+
+def read_numbers(file: Path, expected: str) -> np.ndarray:
+    """The array in a JSON list, an npy file, or a text file with a goal per line; all of its numbers are finite."""
     try:
+        if file.stat().st_size > GOALS_LIMIT:
+            raise ValueError(f"it has more than {GOALS_LIMIT >> 20} MiB")
         if file.suffix == ".npy":  # a map: a header that claims more than the file holds allocates nothing
             rows = np.load(file, mmap_mode="r", allow_pickle=False)
         elif file.suffix == ".json":
             rows = np.array(jsons.read(file, follow=True), float)
         else:
-            lines = [
-                line.replace(",", " ").split()
-                for line in read_bytes(file, GOALS_LIMIT, follow=True).decode().splitlines()
-            ]
-            rows = [[float(word) for word in line] for line in lines if line]
-            for k, row in enumerate(rows, 1):
-                if len(row) != len(rows[0]):
-                    raise ValueError(f"goal {k} has {number_of(len(row), 'number')}, the first has {len(rows[0])}")
-        rows = np.asarray(rows, float)
+            text = read_bytes(file, GOALS_LIMIT, follow=True).decode()
+            lines = [line for row in text.splitlines() if (line := row.replace(",", " ").split())]
+            for k, line in enumerate(lines, 1):
+                if len(line) != len(lines[0]):
+                    raise ValueError(f"goal {k} has {number_of(len(line), 'number')}, the first has {len(lines[0])}")
+            rows = np.array(lines, float)
+        if rows.dtype.kind not in "bfiu" or not np.isfinite(rows).all():
+            raise ValueError("it holds something else than finite numbers")
+        return rows
     except Exception as problem:  # NumPy raises even the tokenizer's errors
-        reason = brief(problem)
-        raise UserError(
-            f"{file}: no list of goals ({reason}); expected one goal of {width} numbers per line"
-        ) from problem
-    if rows.ndim != 2 or rows.shape[1] != width or not len(rows) or not np.isfinite(rows).all():
-        raise UserError(f"{file}: goals of shape {rows.shape}; expected one or more rows of {width} finite numbers")
-    return tuple(tuple(row) for row in rows.tolist())
+        raise UserError(f"{file}: no list of goals ({brief(problem)}); expected {expected}") from problem
 
 
 def count_goals(
