@@ -17,7 +17,7 @@ from dualgoal.jsons import Journal
 from dualgoal.runs.rows import Conditions, EvalRow
 
 FILE = "measured.jsonl"
-ASKED = ("env", "criterion", "max_steps", "eval_goals")  # in the file where they are not the run's own
+FIELDS = {name: "criterion" if name == "success" else name for name in Conditions._fields}  # a row's success is a share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,30 +28,25 @@ class Measured(EvalRow):
     random: bool
     time: str  # UTC, ISO 8601
     env: str | None = None
-    criterion: str | None = None  # the conditions' `success`, which is a share here
+    criterion: str | None = None
     max_steps: int | None = None
     eval_goals: str | None = None
 
     @property
     def conditions(self) -> Conditions:
-        return Conditions(
-            self.goal_noise, self.action_noise, self.eval_seed, self.random, self.env, success=self.criterion,
-            max_steps=self.max_steps, eval_goals=self.eval_goals,
-        )  # fmt: skip
+        return Conditions(**{name: getattr(self, field) for name, field in FIELDS.items()})
 
     def to_json(self) -> dict[str, Any]:
-        out = super().to_json() | {"eval_seed": self.eval_seed, "random": self.random, "time": self.time}
-        return out | {name: value for name in ASKED if (value := getattr(self, name))}
+        more = ("eval_seed", "random", "time", "env", "criterion", "max_steps", "eval_goals")
+        return super().to_json() | {name: value for name in more if (value := getattr(self, name)) is not None}
 
 
 def write(path: Path, rows: Iterable[EvalRow], conditions: Conditions) -> None:
     """Add the rows of an evaluation under these conditions to a run directory."""
-    more = conditions._asdict() | {"time": datetime.now(UTC).isoformat(timespec="seconds")}
-    more["criterion"] = more.pop("success")
-    for name in ("goal_noise", "action_noise"):  # which rows have
-        more.pop(name)
+    more = {FIELDS[name]: value for name, value in conditions._asdict().items()}
+    more["time"] = datetime.now(UTC).isoformat(timespec="seconds")
     with closing(Journal(Path(path) / FILE, Measured.from_json, Measured.to_json)) as journal:
-        journal.append(Measured(**vars(row), **more) for row in rows)
+        journal.append(Measured(**more | vars(row)) for row in rows)
 
 
 def read(path: Path) -> tuple[list[Measured], str | None]:
