@@ -3,12 +3,13 @@
 import base64
 import io
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from dualgoal import jsons
 from dualgoal.envs import ogbench, rendering
 from dualgoal.envs.tasks import TASKS
 from dualgoal.errors import UserError
@@ -39,6 +40,11 @@ def use(monkeypatch, policy):
     monkeypatch.setattr("dualgoal.runs.policy.load", lambda path, seed=None: policy)
 
 
+def as_read(values):
+    """A table from what a file holds."""
+    return jsons.typed_file(json.loads(json.dumps(values, allow_nan=False)), distances.Table, "distances.json")
+
+
 def steps_between(maze, a, b):
     return float(maze.distances(maze.cell(b))[maze.cell(a)])
 
@@ -47,19 +53,19 @@ def test_a_maze_without_its_data_is_shown_on_a_grid_and_exact_distances_correlat
     maze = ogbench.maze(MEDIUM)
     use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: 20 * steps_between(maze, o, g)))
     table = distances.explore(tmp_path, states=120, goals=8)
-    assert distances.valid(json.loads(json.dumps(table, allow_nan=False)))
-    assert table["kind"] == "maze" and table["correlation"] == pytest.approx(1) and len(table["goals"]) == 8
-    assert all(maze.free(maze.cell(point)) for point in table["points"])
-    assert len(table["walls"]) == int(maze.walls.sum()) and table["correlations"] == [1.0] * 8
-    assert table["profile"][3] == [3.0, 60.0, 60.0, 60.0]
-    g = table["goals"][2]
-    assert table["learned"][2][g] == 0 and table["exact"][2][g] == 0
+    assert as_read(asdict(table)) == table
+    assert table.kind == "maze" and table.correlation == pytest.approx(1) and len(table.goals) == 8
+    assert all(maze.free(maze.cell(point)) for point in table.points)
+    assert len(table.walls) == int(maze.walls.sum()) and table.correlations == (1.0,) * 8
+    assert table.profile[3] == (3.0, 60.0, 60.0, 60.0)
+    g = table.goals[2]
+    assert table.learned[2][g] == 0 and table.exact[2][g] == 0
 
 
 def test_a_wrong_distance_does_not_correlate(monkeypatch, tmp_path):
     maze = ogbench.maze(MEDIUM)
     use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: -steps_between(maze, o, g)))
-    assert distances.explore(tmp_path, states=60, goals=5)["correlation"] == pytest.approx(-1)
+    assert distances.explore(tmp_path, states=60, goals=5).correlation == pytest.approx(-1)
 
 
 def test_manipulation_is_embedded_by_its_distances(monkeypatch, tmp_path):
@@ -72,8 +78,8 @@ def test_manipulation_is_embedded_by_its_distances(monkeypatch, tmp_path):
     np.savez_compressed(file, observations=observations, actions=np.zeros((rows, 5), np.float32), terminals=terminals)
     use(monkeypatch, Known("cube-single-play-v0", (28,), lambda o, g: float(np.linalg.norm(o[:2] - g[:2])), file))
     table = distances.explore(tmp_path, states=100, goals=20)
-    assert table["kind"] == "embedding" and table["exact"] is None and "correlation" not in table
-    points = np.array(table["points"])
+    assert table.kind == "embedding" and table.exact is None and table.correlation is None
+    points = np.array(table.points)
     radius = np.linalg.norm(points, axis=1)
     assert radius.std() < 0.25 * radius.mean()  # a circle of states comes out as a circle
 
@@ -93,7 +99,7 @@ def test_no_other_data_take_the_place_of_those_asked_for(monkeypatch, tmp_path, 
     for data, why in (("other.npz", r"'observations' have shape \(3,\)"), ("nowhere", "nowhere")):
         with pytest.raises(distances.UnusableData, match=why):
             distances.explore(run, data=tmp_path / data)
-    assert len(distances.explore(run, states=4, goals=2)["points"]) == 4
+    assert len(distances.explore(run, states=4, goals=2).points) == 4
     out = page.write_report([run], tmp_path / "r.html", data_path=tmp_path / "other.npz")
     said = capsys.readouterr().err.splitlines()
     assert any(line.startswith(f"left out of {out}: {run}: no distance explorer: other.npz: ") for line in said), said
@@ -103,15 +109,15 @@ def test_no_other_data_take_the_place_of_those_asked_for(monkeypatch, tmp_path, 
 def test_infinite_distances_become_gaps(monkeypatch, tmp_path):
     use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: np.inf if o[0] > 10 else 1.0))
     table = distances.explore(tmp_path, states=60, goals=4)
-    assert any(None in row for row in table["learned"])
-    json.dumps(table, allow_nan=False)
+    assert any(None in row for row in table.learned)
+    json.dumps(asdict(table), allow_nan=False)
 
 
 def test_the_kept_table_serves_until_there_is_a_newer_checkpoint(monkeypatch, tmp_path):
     maze = ogbench.maze(MEDIUM)
     use(monkeypatch, Known(MEDIUM, (2,), lambda o, g: steps_between(maze, o, g)))
     distances.save(tmp_path, states=40, goals=3)
-    assert distances.kept(tmp_path)["step"] == 7
+    assert distances.kept(tmp_path).step == 7
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step-000000008.json").write_text("{}")
     assert distances.kept(tmp_path) is None
@@ -158,7 +164,9 @@ def test_paths_are_walked_in_the_simulator(monkeypatch):
     lambda t: t.update(correlation="high"),
     lambda t: t.update(walls=5, profile=7),
     lambda t: t.update(sample=5),
-    lambda t: t.update(pictures=None),
+    lambda t: t.update(format=2),
+    lambda t: t.update(cell=None),
+    lambda t: t.update(learned=[[0, 1e300]]),
     lambda t: t["pictures"].pop("jpeg"),
     lambda t: t["pictures"].update(states=[2]),
     lambda t: t["pictures"].update(columns=0),
@@ -168,12 +176,13 @@ def test_paths_are_walked_in_the_simulator(monkeypatch):
     lambda t: t["pictures"].update(jpeg=5),
 ])  # fmt: skip
 def test_a_foreign_table_is_not_shown(spoil):
-    table = {"format": 1, "kind": "maze", "seed": 0, "step": 1, "points": [[0, 0], [1, 1]], "goals": [0], "exact": None,
-             "learned": [[0, 1]], "walls": [[0, 0, 4]], "cell": 4.0,
-             "pictures": pictures.side_by_side(np.zeros((2, 8, 8, 3), np.uint8), np.arange(2))}  # fmt: skip
-    assert distances.valid(table)
+    table = {"format": 1, "run": "abc", "task": MEDIUM, "kind": "maze", "seed": 0, "step": 1, "exact": None,
+             "points": [[0, 0], [1, 1]], "goals": [0], "learned": [[0, 1]], "walls": [[0, 0, 4]], "cell": 4.0,
+             "pictures": vars(pictures.side_by_side(np.zeros((2, 8, 8, 3), np.uint8), np.arange(2)))}  # fmt: skip
+    as_read(table)
     spoil(table)
-    assert not distances.valid(table)
+    with pytest.raises(UserError):
+        as_read(table)
 
 
 def test_images_are_shown_by_their_distances_and_in_smaller_numbers(monkeypatch, tmp_path):
@@ -186,13 +195,13 @@ def test_images_are_shown_by_their_distances_and_in_smaller_numbers(monkeypatch,
     )
     use(monkeypatch, Known(task, (64, 64, 3), lambda o, g: abs(float(o[0, 0, 0]) - float(g[0, 0, 0])), file))
     table = distances.explore(tmp_path)
-    assert (len(table["points"]), len(table["goals"]), table["kind"]) == (160, 24, "embedding")
+    assert (len(table.points), len(table.goals), table.kind) == (160, 24, "embedding")
     # Shades lie on a line, so the first direction of the embedding orders them.
-    along, step = np.array(table["points"])[:, 0], np.array(table["learned"])[:, table["goals"][0]]
-    assert distances.valid(table) and np.ptp(along) > 0 and step[0] == 0
-    seen = cut(table["pictures"])
+    along, step = np.array(table.points)[:, 0], np.array(table.learned)[:, table.goals[0]]
+    assert np.ptp(along) > 0 and step[0] == 0
+    seen = cut(table.pictures)
     assert len(seen) == 160 and seen[0].shape == (64, 64, 3)
-    far = np.array(table["learned"])[0, table["pictures"]["states"]]
+    far = np.array(table.learned)[0, table.pictures.states]
     shades = np.abs(seen.mean(axis=(1, 2, 3)) - seen[0].mean())  # the first picture is the first goal's
     np.testing.assert_allclose(shades, far, atol=3)
 
@@ -201,9 +210,9 @@ def cut(found):
     """The pictures in a sheet, as a page cuts them."""
     from matplotlib.image import imread
 
-    sheet = imread(io.BytesIO(base64.b64decode(found["jpeg"])), format="jpeg")
-    high, wide, columns = found["height"], found["width"], found["columns"]
-    places = [divmod(slot, columns) for slot in range(len(found["states"]))]
+    sheet = imread(io.BytesIO(base64.b64decode(found.jpeg)), format="jpeg")
+    high, wide, columns = found.height, found.width, found.columns
+    places = [divmod(slot, columns) for slot in range(len(found.states))]
     return np.stack([sheet[y * high : (y + 1) * high, x * wide : (x + 1) * wide] for y, x in places]).astype(float)
 
 
@@ -230,13 +239,13 @@ def test_states_of_an_arm_are_drawn_from_the_simulator_s_states(monkeypatch, tmp
     np.savez(file, **rest, terminals=np.arange(rows) == rows - 1, **states)
     use(monkeypatch, Known(task, (width,), lambda o, g: abs(float(o[0] - g[0])), file))
     table = distances.explore(tmp_path, goals=2)
-    assert distances.valid(table) and table["pictures"]["states"][:2] == table["goals"]
-    seen, even = cut(table["pictures"]), np.array(table["pictures"]["states"]) % 2 == 0
+    assert table.pictures.states[:2] == table.goals
+    seen, even = cut(table.pictures), np.array(table.pictures.states) % 2 == 0
     gap = lambda a, b: np.abs(a[:, None] - b[None]).mean(axis=(2, 3, 4))
     assert 3 * gap(seen[even], seen[even]).max() < gap(seen[even], seen[~even]).min()
     for wrong in ({}, {"qpos": states["qpos"][:, 1:]}, {"qpos": states["qpos"].astype(str)}):
         np.savez(file, **rest, terminals=np.arange(rows) == rows - 1, **wrong)
-        assert "pictures" not in distances.explore(tmp_path, goals=2)
+        assert distances.explore(tmp_path, goals=2).pictures is None
 
 
 def test_a_page_is_made_where_a_renderer_does_not_start(monkeypatch, tmp_path):

@@ -203,9 +203,9 @@ def test_a_run_in_another_goal_space(tmp_path):
     there = policy.act(np.zeros(3), {"left": [1.0], "right": [2.0]})
     np.testing.assert_array_equal(there, policy.act(np.zeros(3), [2.0, 1.0]))
     table = distances.explore(tmp_path / "run", states=20, goals=5)
-    assert distances.valid(table) and np.shape(table["learned"]) == (5, 20) and table["kind"] == "goals"
+    assert np.shape(table.learned) == (5, 20) and table.kind == "goals"
     recorded = {tuple(row) for row in np.round(dataset.load(tmp_path / "data", "own").goals.astype(float), 3).tolist()}
-    assert all(min(abs(x - a) + abs(y - b) for a, b in recorded) < 2e-3 for x, y in table["points"]), "at their goals"
+    assert all(min(abs(x - a) + abs(y - b) for a, b in recorded) < 2e-3 for x, y in table.points), "at their goals"
     export.export_policy(tmp_path / "run", tmp_path / "p.safetensors")
     assert json.loads((tmp_path / "p.json").read_text())["goal_shape"] == [2]
 

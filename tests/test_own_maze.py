@@ -131,9 +131,9 @@ def test_a_run_is_evaluated_there_and_its_report_shows_the_maze(made, monkeypatc
 
     monkeypatch.setattr(paths, "STEPS", 3)
     table = distances.explore(run, data=made / "data", states=30, goals=4)
-    assert table["kind"] == "maze"
-    assert len(table["walls"]) == TEXT.count("#")
-    assert len(table["paths"]) == 4
+    assert table.kind == "maze"
+    assert len(table.walls) == TEXT.count("#")
+    assert len(table.paths) == 4
 
 
 def test_without_a_maze_in_the_data_there_is_nowhere_to_evaluate(made, tmp_path, capsys):

@@ -60,7 +60,7 @@ def with_paths(table):
 def with_pictures(table, shown):
     """The same table with grey pictures of these states, the later the lighter."""
     grey = (6 * np.asarray(shown, np.uint8))[:, None, None, None] * np.ones((1, 16, 24, 3), np.uint8)
-    return table | {"pictures": side_by_side(grey, np.asarray(shown))}
+    return table | {"pictures": vars(side_by_side(grey, np.asarray(shown)))}
 
 
 def make_run(path, rep="dual", success=(0.5, 0.9), table=True, steps=1000, **options):

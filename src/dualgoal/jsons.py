@@ -249,6 +249,8 @@ def typed(value: Any, kind: Any, where: str, make: Make | None = None) -> Any:
 
     Objects become dataclasses by `make`, by default `typed_fields`.
     """
+    if type(value) is kind:  # as most are, in tables of many numbers
+        return value
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     whole = isinstance(value, int) and not isinstance(value, bool)
     if kind is Any or (value is None and NoneType in args):
@@ -259,7 +261,7 @@ def typed(value: Any, kind: Any, where: str, make: Make | None = None) -> Any:
         return _first_that_fits(value, [option for option in args if option is not NoneType], where, make)
     if origin is Literal:
         if value not in args:
-            raise unknown(where.removeprefix("."), str(value), args)
+            raise unknown(where.removeprefix("."), str(value), map(str, args))
         return value
     if origin is dict and isinstance(value, dict):
         return {key: typed(entry, args[1], f"{where}.{key}", make) for key, entry in value.items()}

@@ -8,10 +8,12 @@ shows which of them are near to the goal and which are far from it.
 """
 
 import hashlib
+import itertools
 import json
 import math
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,9 +23,9 @@ from dualgoal.errors import UserError
 from dualgoal.files import write_atomic
 from dualgoal.paper import stats
 from dualgoal.report import paths, pictures
+from dualgoal.report.pictures import Pictures
 from dualgoal.runs import directory
 
-FORMAT = 1
 PLACED = {
     "maze": "",
     "goals": " States are placed by the two coordinates of the goal that they attain.",
@@ -34,7 +36,52 @@ STATES, GOALS = 400, 60
 PIXEL_STATES, PIXEL_GOALS = 160, 24
 WALKING = ("pointmaze", "antmaze", "humanoidmaze")  # mazes in which the goal is a place, so path lengths are exact
 
-Table = dict[str, Any]
+Numbers = tuple[float | None, ...]
+Values = dict[str, Any]  # fields of a table
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the explorer shows of a run, in a file and in a page; None where a number is not finite."""
+
+    format: Literal[1]
+    run: str
+    task: str
+    seed: int
+    step: int
+    kind: Literal["maze", "goals", "embedding"]
+    points: tuple[tuple[float | None, float | None], ...]  # of states
+    goals: tuple[int, ...]  # which of the states
+    learned: tuple[Numbers, ...]  # by goal and state
+    exact: tuple[tuple[int | None, ...], ...] | None = None
+    sample: str = ""
+    walls: tuple[tuple[float, float, float], ...] | None = None
+    cell: float | None = None
+    correlation: float | None = None
+    correlations: Numbers = ()
+    profile: tuple[tuple[float, float, float, float], ...] = ()
+    starts: tuple[int, ...] = ()
+    paths: tuple[tuple[tuple[float, ...], ...], ...] = ()  # by goal and start
+    pictures: Pictures | None = None
+
+    def __post_init__(self) -> None:
+        """Raise if lengths and places do not belong together, or a number is too large to be drawn."""
+        states, exact = len(self.points), self.learned if self.exact is None else self.exact
+        shown = self.pictures.states if self.pictures else ()
+        walks = [path for row in self.paths for path in row]
+        rows = [*self.points, *self.learned, *exact, *(self.walls or ()), *self.profile, *walks, self.correlations]
+        sound = (
+            0 < len(self.goals) == len(self.learned) == len(exact) == len(self.paths or exact)
+            and all(0 <= state < states for state in (*self.goals, *self.starts, *shown))
+            and all(len(row) == states for row in (*self.learned, *exact))
+            and bool(self.starts) == bool(self.paths)
+            and all(len(row) == len(self.starts) for row in self.paths)
+            and all(len(path) % 2 == 1 and len(path) >= 3 for path in walks)  # steps and at least one place
+            and (self.walls is None or self.cell is not None)
+            and all(n is None or is_number(n) for n in itertools.chain([self.cell, self.correlation], *rows))
+        )
+        if not sound:
+            raise UserError("its lists do not belong together, or a number is too large")
 
 
 class UnusableData(UserError):
@@ -51,7 +98,7 @@ class Sampled(NamedTuple):
 
 
 def explore(path: str | Path, *, data: str | Path | None = None, states: int = STATES, goals: int = GOALS) -> Table:
-    """Distances at a run's newest checkpoint as plain values, with coordinates and, in mazes, exact distances."""
+    """Distances at a run's newest checkpoint, with coordinates and, in mazes, exact distances."""
     from dualgoal.runs.policy import load
 
     path = Path(path)
@@ -69,8 +116,9 @@ def explore(path: str | Path, *, data: str | Path | None = None, states: int = S
     points = {"maze": observations[:, :2], "goals": targets}.get(kind)
     points = embedding(learned) if points is None else points
     exact = _exact(maze, points, chosen) if maze and family in WALKING else None
-    table = _table(policy, sampled, kind, points, chosen, learned, exact, maze)
-    return table | (_paths(policy, points, chosen) if maze else _pictures(policy, sampled, chosen))
+    values = _values(policy, sampled, kind, points, chosen, learned, exact, maze)
+    values |= _paths(policy, points, chosen) if maze else _pictures(policy, sampled, chosen)
+    return jsons.typed_file(values, Table, str(path))
 
 
 def _learned(policy: Any, observations: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -81,12 +129,12 @@ def _learned(policy: Any, observations: np.ndarray, targets: np.ndarray) -> np.n
     return policy.distance(states, goals).reshape(len(targets), len(observations))
 
 
-def _table(
+def _values(
     policy: Any, sampled: Sampled, kind: str, points: np.ndarray, chosen: np.ndarray, learned: np.ndarray, exact: Any,
     maze: Any,
-) -> Table:  # fmt: skip
+) -> Values:  # fmt: skip
     return {
-        "format": FORMAT,
+        "format": 1,
         "run": policy.run.id,
         "task": policy.run.task,
         "seed": policy.seed,
@@ -103,7 +151,7 @@ def _table(
     }
 
 
-def _paths(policy: Any, points: np.ndarray, chosen: np.ndarray) -> Table:
+def _paths(policy: Any, points: np.ndarray, chosen: np.ndarray) -> Values:
     """Where the policy walks, if a state is a place; the starts are the first of the goals, which are spread widely."""
     if policy.facts.sizes.observation_shape != (2,) or policy.facts.sizes.goal_shape or not policy.run.has_policy:
         return {}
@@ -111,7 +159,7 @@ def _paths(policy: Any, points: np.ndarray, chosen: np.ndarray) -> Table:
     return {"starts": [int(s) for s in starts], "paths": paths.walk(policy, points[starts], points[chosen])}
 
 
-def _pictures(policy: Any, sampled: Sampled, chosen: np.ndarray) -> Table:
+def _pictures(policy: Any, sampled: Sampled, chosen: np.ndarray) -> Values:
     """Pictures of the goals and of some other states, where there are any."""
     others = np.setdiff1d(np.arange(len(sampled.observations)), chosen)
     shown = np.concatenate([chosen, others])[: pictures.COUNT]
@@ -120,17 +168,17 @@ def _pictures(policy: Any, sampled: Sampled, chosen: np.ndarray) -> Table:
         images = pictures.of_images(sampled.observations[shown])
     elif sampled.file is not None and sampled.rows is not None:
         images = pictures.of_scenes(policy.run.task, sampled.file, sampled.rows[shown])
-    return {} if images is None else {"pictures": pictures.side_by_side(images, shown)}
+    return {} if images is None else {"pictures": vars(pictures.side_by_side(images, shown))}
 
 
 def sentence(table: Table, task: str, label: str) -> str | None:
     """The numbers of a table in words; None where nothing is known to compare with."""
-    if table.get("correlation") is None:
+    if table.correlation is None:
         return None
-    words = f"On {task}, the distances that {label} learned have a rank correlation of {table['correlation']:.2f} with "
-    words += f"shortest paths ({len(table['goals'])} goals x {len(table['points'])} states, seed {table['seed']})"
-    rows = zip(table["goals"], table.get("paths", []), strict=False)
-    walks = [path for goal, row in rows for start, path in zip(table["starts"], row, strict=True) if start != goal]
+    words = f"On {task}, the distances that {label} learned have a rank correlation of {table.correlation:.2f} with "
+    words += f"shortest paths ({len(table.goals)} goals x {len(table.points)} states, seed {table.seed})"
+    rows = zip(table.goals, table.paths, strict=False)
+    walks = [path for goal, row in rows for start, path in zip(table.starts, row, strict=True) if start != goal]
     if walks:
         share = 100 * sum(path[0] > 0 for path in walks) / len(walks)
         words += f"; its policy reaches the goal in {share:.0f} % of {len(walks)} pairs of a start and a goal within "
@@ -138,7 +186,7 @@ def sentence(table: Table, task: str, label: str) -> str | None:
     return f"{words}."
 
 
-def agreement(learned: np.ndarray, exact: np.ndarray) -> Table:
+def agreement(learned: np.ndarray, exact: np.ndarray) -> Values:
     """Rank correlation of learned and exact distances, over all pairs and per goal, and quartiles by exact distance."""
     per_goal = [stats.rank_correlation(a, b) for a, b in zip(learned, exact, strict=True)]
     profile = []
@@ -250,65 +298,22 @@ def _rounded(values: np.ndarray, digits: int) -> list[Any]:
 def save(path: str | Path, **options: Any) -> Path:
     """Compute the table and write it to the run directory, so that a report can be built without the data."""
     target = Path(path) / FILE
-    write_atomic(target, json.dumps(explore(path, **options), separators=(",", ":"), allow_nan=False).encode())
+    write_atomic(
+        target,
+        json.dumps(asdict(explore(path, **options)), separators=(",", ":"), allow_nan=False).encode(),
+    )
     return target
 
 
 def kept(path: Path) -> Table | None:
     """The table in a run directory, if it is valid and of the newest checkpoint (or there is no checkpoint)."""
     try:
-        table, there = jsons.read(path / FILE), directory.steps(path)
+        table, there = jsons.read_as(Table, path / FILE), directory.steps(path)
     except (OSError, UserError):
         return None
-    return table if valid(table) and (not there or there[-1] == table["step"]) else None
-
-
-def valid(table: Any) -> bool:
-    """Whether this is a table that a report can show; the file may have been written by anything."""
-    if not isinstance(table, dict) or table.get("format") != FORMAT or table.get("kind") not in tuple(PLACED):
-        return False
-    points, goals, exact, walls = (table.get(key) for key in ("points", "goals", "exact", "walls"))
-    if not (isinstance(points, list) and isinstance(goals, list) and points and goals):
-        return False
-    shape = (len(goals), len(points))
-    return (
-        all(isinstance(g, int) and 0 <= g < len(points) for g in goals)
-        and all(isinstance(table.get(key), int) and is_number(table[key]) for key in ("seed", "step"))
-        and _matrix(points, (None, 2))
-        and _matrix(table.get("learned"), shape)
-        and (exact is None or _matrix(exact, shape))
-        and (walls is None or (_matrix(walls, (None, 3)) and is_number(table.get("cell"))))
-        and _numbers(table.get("correlations", []))
-        and _matrix(table.get("profile", []), (None, 4))
-        and _numbers([table.get("correlation")])
-        and _valid_paths(table, len(points), len(goals))
-        and isinstance(table.get("sample", ""), str)
-        and ("pictures" not in table or pictures.valid(table["pictures"], len(points)))
-    )
-
-
-def _valid_paths(table: Table, points: int, goals: int) -> bool:
-    """Whether the paths, if there are any, are lists of numbers: steps and at least one place each."""
-    starts, found = table.get("starts", []), table.get("paths", [])
-    whole = isinstance(starts, list) and all(isinstance(s, int) and 0 <= s < points for s in starts)
-    if not whole or not isinstance(found, list) or bool(starts) != bool(found):
-        return False
-    rows = all(isinstance(row, list) and len(row) == len(starts) for row in found) and len(found) in (0, goals)
-    return rows and all(
-        _numbers(path) and None not in path and len(path) % 2 == 1 and len(path) >= 3 for row in found for path in row
-    )
+    return table if not there or there[-1] == table.step else None
 
 
 def is_number(value: Any) -> bool:
     """Whether this is a number that can be drawn; a damaged file may hold anything."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -1e15 < value < 1e15  # and not NaN
-
-
-def _numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(v is None or is_number(v) for v in values)
-
-
-def _matrix(values: Any, shape: tuple[int | None, int]) -> bool:
-    """A list of lists of numbers; None for any number of rows."""
-    good = isinstance(values, list) and shape[0] in (None, len(values))
-    return good and all(_numbers(row) and len(row) == shape[1] for row in values)

@@ -17,6 +17,7 @@ from dualgoal.errors import UserError, number_of, printable
 from dualgoal.files import make_folder, write_atomic
 from dualgoal.paper import claims, comparison, jobs, results_page, row_files, tables
 from dualgoal.report import distances, reader, sections
+from dualgoal.report.distances import Table
 from dualgoal.report.html import Markup, data, join, tag
 from dualgoal.report.reader import RunView
 from dualgoal.report.sections import Shown
@@ -105,7 +106,7 @@ def build(
     explorers = _explorers(runs, data_path, problems) if explore else []
     games = _games(runs, problems) if explore else []
     parts = _parts(runs, records, games, explorers, sections.films(runs, problems))
-    shown = {"explorers": [table for _, table in explorers], "games": games}
+    shown = {"explorers": [dataclasses.asdict(table) for _, table in explorers], "games": games}
     return _page(title, _lead(runs, explorers, command, notes), parts, problems, shown)
 
 
@@ -141,7 +142,7 @@ def _cells(view: RunView, problems: list[str]) -> list[tuple[tables.PlannedRun, 
     return [(cell, record) for cell, record in found if record]
 
 
-Explorer = tuple[Shown, dict[str, Any]]
+Explorer = tuple[Shown, Table]
 
 
 def _explorers(runs: Sequence[Shown], data_path: str | Path | None, problems: list[str]) -> list[Explorer]:
@@ -152,7 +153,7 @@ def _explorers(runs: Sequence[Shown], data_path: str | Path | None, problems: li
         for run in (r for r in runs if r.view.part("rep").startswith("dual") == dual):
             full = UserError(f"a page holds at most {MAX_EXPLORERS}")
             found = _distances(run, data_path) if len(out) < MAX_EXPLORERS else full
-            if isinstance(found, dict):
+            if isinstance(found, Table):
                 out.append((run, found))
             elif dual or (found is full and run.view.board_view() is None) or isinstance(found, distances.UnusableData):
                 why = str(found).removeprefix(f"{run.view.path}: ")
@@ -160,7 +161,7 @@ def _explorers(runs: Sequence[Shown], data_path: str | Path | None, problems: li
     return out
 
 
-def _distances(run: Shown, data_path: str | Path | None) -> dict[str, Any] | UserError:
+def _distances(run: Shown, data_path: str | Path | None) -> Table | UserError:
     """The run's table of distances, or the reason why there is none."""
     path = run.view.path
     if (table := distances.kept(path)) is not None:
@@ -221,12 +222,12 @@ def _needs_script(what: str) -> Markup:
     return tag("p", f"{what} needs JavaScript; the tables and charts of this page do not.", class_="noscript")
 
 
-def _explorer(index: int, run: Shown, table: dict[str, Any]) -> Markup:
+def _explorer(index: int, run: Shown, table: Table) -> Markup:
     """An empty section that the script fills from the data at the end of the page."""
-    words = f"seed {table['seed']}, step {table['step']:,}, {len(table['points'])} states, {len(table['goals'])} goals."
-    words += distances.PLACED[table["kind"]]
-    if shown := table.get("pictures"):
-        words += f" {len(shown['states'])} of the states have pictures, the goals among them."
+    words = f"seed {table.seed}, step {table.step:,}, {len(table.points)} states, {len(table.goals)} goals."
+    words += distances.PLACED[table.kind]
+    if table.pictures:
+        words += f" {len(table.pictures.states)} of the states have pictures, the goals among them."
     inside = [tag("h3", f"{run.view.task}: {run.label}"), tag("p", words, class_="quiet")]
     inside.append(_needs_script("The distance explorer"))
     return tag("section", inside, class_="explorer", id=f"explorer-{index}", data_index=index)

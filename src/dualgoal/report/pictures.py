@@ -9,13 +9,14 @@ import functools
 import io
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dualgoal.data import npz
 from dualgoal.envs import registry, tasks
+from dualgoal.errors import UserError
 
 SIDE = 96  # pixels of the longer side, at most
 CLEAR = 48  # and at least, so that a file that blurs the edges of pixels shows what they were
@@ -23,7 +24,22 @@ COUNT = 160  # pictures of one run, at most
 LIMIT = 8 << 20  # characters of the file in base64
 START = base64.b64encode(b"\xff\xd8\xff").decode()  # of every JPEG file
 
-Pictures = dict[str, Any]
+
+@dataclass(frozen=True)
+class Pictures:
+    """One JPEG file with pictures of some states, row by row; a file of a run directory may hold anything instead."""
+
+    states: tuple[int, ...]
+    columns: int
+    height: int  # of each
+    width: int
+    jpeg: str  # in base64
+
+    def __post_init__(self) -> None:
+        sizes = all(1 <= size <= 4096 for size in (self.columns, self.height, self.width))
+        text = len(self.jpeg) <= LIMIT and self.jpeg.startswith(START)
+        if not (sizes and text and re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", self.jpeg)):
+            raise UserError("these are no pictures that a page can show")
 
 
 def of_images(images: np.ndarray) -> np.ndarray:
@@ -83,17 +99,4 @@ def side_by_side(images: np.ndarray, states: np.ndarray) -> Pictures:
         pil_kwargs={"quality": 90, "subsampling": 0},
     )
     content = base64.b64encode(file.getvalue()).decode()
-    return {"states": states.tolist(), "columns": columns, "height": height, "width": width, "jpeg": content}
-
-
-def valid(found: Any, states: int) -> bool:
-    """Whether these are pictures that a page can show, of some of so many states; a file may hold anything."""
-    if not isinstance(found, dict) or set(found) != {"states", "columns", "height", "width", "jpeg"}:
-        return False
-    whole = lambda n, least, end: isinstance(n, int) and not isinstance(n, bool) and least <= n < end
-    sizes = all(whole(found[key], 1, 4097) for key in ("columns", "height", "width"))
-    shown, content = found["states"], found["jpeg"]
-    if not sizes or not isinstance(shown, list) or not all(whole(n, 0, states) for n in shown):
-        return False
-    text = isinstance(content, str) and len(content) <= LIMIT and content.startswith(START)
-    return text and re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", content) is not None
+    return Pictures(tuple(states.tolist()), columns, height, width, content)
