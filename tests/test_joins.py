@@ -57,8 +57,8 @@ def test_following_exact_distances_solves_every_board():
     table = lightsout_puzzle.search(BOARD)
     goals = np.array([0, 77, 510])
     exact = table[np.arange(512)[None] ^ goals[:, None]]
-    assert LIGHTS_OUT.solved_by(exact, goals) == 1
-    one_button = LIGHTS_OUT.solved_by(np.zeros_like(exact), goals)  # always the first button: there, or one press away
+    assert BOARD.solved_by(exact, goals) == 1
+    one_button = BOARD.solved_by(np.zeros_like(exact), goals)  # always the first button: there, or one press away
     assert one_button == 2 / 512
 
 
@@ -179,17 +179,17 @@ def test_the_page_has_the_table_of_the_row_file(file):
 
 
 def test_what_the_page_says_of_counting_lights():
-    small = worlds.World("lightsout", lightsout_puzzle.Puzzle(2, 2))
+    small = lightsout_puzzle.Puzzle(2, 2)
     differ = np.bitwise_count(np.arange(16)[None] ^ np.arange(16)[:, None])
     count = small.solved_by(differ, np.arange(16))
     assert round(100 * count) == 31 and "following that count solves 31 % of all pairs" in " ".join(PAGE.split())
     rng = np.random.default_rng(0)
     luck = np.mean([small.solved_by(rng.random((16, 16)), np.arange(16)) for _ in range(200)])
     assert round(100 * luck) == 20 and "random numbers in place of distances solve 20 %" in PAGE
-    presses = lightsout_puzzle.search(small.puzzle)
+    presses = lightsout_puzzle.search(small)
     assert (presses[0b0001], presses[0b0111]) == (3, 1)
     rows = [row for row in records.read(ROOT / "results" / "joins_lightsout.json").rows if row.join == "one_symmetric"]
     assert {row.solved for row in rows} == {count}
-    larger = worlds.World("lightsout", lightsout_puzzle.Puzzle(3, 3))
+    larger = lightsout_puzzle.Puzzle(3, 3)
     differ = np.bitwise_count(np.arange(512)[None] ^ np.arange(512)[:, None])
     assert round(100 * larger.solved_by(differ, np.arange(512))) == 6 and "Counting lights solves 6 % here" in PAGE

@@ -121,20 +121,12 @@ def learned_distance(path: str | Path, seed: int) -> tuple[float, float]:
     view = View.parse(loaded.run.task)
     puzzle, every = view.puzzle, _every_board(path, view.puzzle)
     states, goals = np.asarray(view.state(every)), np.asarray(view.goal(every))
-    values = np.stack([loaded.value(states, goal) for goal in goals])  # by goal and state
+    learned = -np.stack([loaded.value(states, goal) for goal in goals])  # by goal and state
     numbers = np.arange(len(every))
     table = lightsout_puzzle.linear_table(puzzle)
     exact = np.where(table == lightsout_puzzle.UNREACHABLE, np.inf, table)[numbers[:, None] ^ numbers[None]]
-    after = numbers[:, None] ^ puzzle.masks.astype(int)[None]  # by state and button
-    solved = 0
-    for goal in numbers:
-        follow = np.take_along_axis(after, values[goal][after].argmax(axis=-1, keepdims=True), axis=-1)[:, 0]
-        follow[goal] = goal
-        at = numbers
-        for _ in range(puzzle.buttons):
-            at = follow[at]
-        solved += int((at == goal).sum())
-    return rank_correlation(-values, exact) or 0.0, solved / exact.size  # a constant has no correlation
+    correlation = rank_correlation(learned, exact) or 0.0  # a constant has none
+    return correlation, puzzle.solved_by(learned, numbers)
 
 
 def _every_board(path: str | Path, puzzle: lightsout_puzzle.Puzzle) -> np.ndarray:

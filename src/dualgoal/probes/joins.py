@@ -166,7 +166,7 @@ class Fit:
         images = self.world.draw(k_draw, every, self.world.arms(k_draw, (len(every),)))
         goals = np.asarray(random.choice(k_goals, len(every), (min(GOALS, len(every)),), replace=False))
         to = lambda goal: self.distances(params, images, jnp.broadcast_to(images[goal], images.shape))
-        return self.world.solved_by(np.stack([to(goal) for goal in goals]), goals)
+        return self.world.puzzle.solved_by(np.stack([to(goal) for goal in goals]), goals)
 
 
 def held_out(number: int) -> PRNGKeyArray:

@@ -124,16 +124,3 @@ class World:
         image = jnp.where(under[..., None], ARM_COLOUR, image)
         noisy = image + NOISE * random.normal(key, image.shape)
         return jnp.clip(jnp.round(noisy), 0, 255).astype(jnp.uint8)
-
-    def solved_by(self, distances: np.ndarray, goals: np.ndarray) -> float:
-        """The share of (board, goal) that is solved, within as many presses as there are buttons, by always pressing
-        the button after which the goal is nearest. `distances` (G, 2^n) is from every board, numbered as in
-        `Puzzle.numbers`, to each of the goals (G,)."""
-        flips = self.puzzle.masks.astype(np.int64)
-        board = np.broadcast_to(np.arange(distances.shape[1]), distances.shape)
-        row = np.arange(len(goals))[:, None, None]
-        for _ in range(self.puzzle.buttons):
-            after = board[..., None] ^ flips
-            best = np.take_along_axis(after, distances[row, after].argmin(-1)[..., None], -1)[..., 0]
-            board = np.where(board == goals[:, None], board, best)
-        return float((board == goals[:, None]).mean())
