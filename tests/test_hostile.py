@@ -104,7 +104,7 @@ def test_a_linked_film_is_not_shown(tmp_path):
     (path / "videos" / "step-000000020-seed-0-goal-1.mp4").symlink_to(tmp_path / "secret")
     os.mkfifo(path / "videos" / "step-000000020-seed-0-goal-2.mp4")
     (path / "videos" / "step-000000020-seed-0-goal-3.mp4").write_bytes(b"a film")
-    text = page.build([path], title="t", explore=False)
+    text = page.build([path], title="t")
     assert text.count("data:video/mp4") == 1
     assert "goal-1.mp4: is a link" in text and "goal-2.mp4: not a plain file" in text
 

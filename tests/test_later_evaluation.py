@@ -163,7 +163,7 @@ def test_rows_under_other_criteria_are_not_compared(tmp_path):
     for path in (judged, other):
         measured.write(path, rows(6, 7), Conditions(success="0.5", max_steps=30, eval_goals="validation:7"))
     assert [len(side.goals) for side in pairwise.compare([judged, other], rows="eval").sides] == [7, 7]
-    text = page.write_report([other], tmp_path / "r.html", explore=False).read_text()
+    text = page.write_report([other], tmp_path / "r.html").read_text()
     assert "--success 0.5 --max-steps 30" in text and "--eval-goals validation:7" in text
 
 

@@ -122,7 +122,7 @@ def test_films_under_other_conditions_replace_none_of_training(tmp_path, instant
 
 def test_the_report_shows_them(run, tmp_path):
     measured.write(run, [row(goal=g, successes=g) for g in range(1, 6)], Conditions(eval_seed=3))
-    text = page.write_report([run], tmp_path / "r.html", explore=False).read_text()
+    text = page.write_report([run], tmp_path / "r.html").read_text()
     assert "Evaluated again" in text and "--eval-seed 3" in text and ">30<" in text, "the mean of 10 to 50 percent"
     assert "not part of a run" not in text
 

@@ -23,7 +23,6 @@ from dualgoal.cli.main import main
 from dualgoal.data import dataset
 from dualgoal.data.standard import Standard
 from dualgoal.errors import UserError
-from dualgoal.report import page as report_page
 from dualgoal.runs import config, evaluation, measured
 from dualgoal.runs.facts import DataFacts
 from run_files import write_run
@@ -403,9 +402,7 @@ def test_what_the_pages_name_is_reached_from_the_package():
 # Pages and examples ---------------------------------------------------------------------------------------------------
 
 
-def test_the_page_runs(capsys, monkeypatch):
-    whole = report_page.write_report
-    monkeypatch.setattr(report_page, "write_report", lambda runs, out: whole(runs, out, explore=False))
+def test_the_page_runs(capsys):
     names, blocks = {}, pages.blocks((pages.ROOT / "docs" / "everyday.md").read_text())
     for _, block in blocks:
         exec(block, names)

@@ -44,21 +44,27 @@ def test_equal_configurations_are_one_run(cells):
     early = {c.task: c for c in cells["fusion"] if c.column == "early"}
     orig = {c.task: c for c in cells["pixel_gcivl"] if c.column == "orig"}
     assert all(early[task].id == orig[task].id for task in early)
-    shared = lambda task: (f"pixel_gcivl/{task}/orig", f"beyond_images/{task}/orig")
-    assert all(cell.same_as == shared(task) for task, cell in early.items())
-    inner = next(c for c in cells["parameterization"] if c.column == "dual_inner_product")
-    assert f"state_gcivl/{inner.task}/dual" in inner.same_as  # fewer seeds, otherwise the same run
+    again = {c.task: c for c in cells["beyond_images"] if c.column == "orig"}
+    assert all(early[task].id == again[task].id for task in early)
     ids = Counter(cell.id for name, found in cells.items() for cell in found)
     # fusion/early twice; noise/dual is parameterization/inner on three tasks, whose 13 runs state_aware has too;
     # beyond_images repeats Orig and Dual
     assert len(ids) == 328 + sum(BEYOND.values()) - 2 - 3 - 13 - 14
-    assert not any("direct/" in name for cell in cells["parameterization"] for name in cell.same_as)
+    assert not {cell.id for cell in cells["direct"]} & {cell.id for cell in cells["parameterization"]}
+
+
+def test_columns_of_two_tables_may_ask_for_the_same_run():
+    column = lambda table, name: next(c for c in tables.get(table).columns if c.name == name)
+    assert tables.same_run(column("parameterization", "dual_inner_product"), column("state_gcivl", "dual"))
+    assert tables.same_run(column("fusion", "early"), column("pixel_gcivl", "orig"))
+    assert not tables.same_run(column("fusion", "late"), column("pixel_gcivl", "orig"))
 
 
 def test_noise_only_evaluates_again(cells):
+    columns = {c.name: c for c in tables.get("state_gcivl").columns}
+    assert all(tables.same_run(c, columns[c.name]) for c in tables.get("noise").columns)
     for cell in cells["noise"]:
         assert cell.config["goal_noise"] == 0 and cell.noise == (0.3 if "antmaze" in cell.task else 0.2)
-        assert f"state_gcivl/{cell.task}/{cell.column}" in cell.same_as
 
 
 def test_columns_change_what_they_say(cells):
@@ -73,7 +79,8 @@ def test_columns_change_what_they_say(cells):
 def test_beyond_joins_dual_with_what_the_paper_did_not_run(cells):
     found = {(c.rep, c.algo) for c in cells["beyond"]}
     assert found == {("orig", "gciql"), ("dual", "gciql"), ("orig", "hiql"), ("hiql_phi", "hiql"), ("dual", "hiql")}
-    assert not any(cell.same_as for cell in cells["beyond"])
+    others = {cell.id for name, runs in cells.items() if name != "beyond" for cell in runs}
+    assert not any(cell.id in others for cell in cells["beyond"])
     published = next(c for c in cells["beyond"] if c.column == "hiql_phi_hiql" and "humanoidmaze-large" in c.task)
     assert published.config["rep"]["dim"] == 10 and published.config["algo"]["waypoint_steps"] == 100
 

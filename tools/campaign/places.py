@@ -93,7 +93,7 @@ def run_places(root: Path) -> list[Place]:
             content = beside.with_suffix(".safetensors").read_bytes()
             beside.write_text(json.dumps(known | {"sha256": hashlib.sha256(content).hexdigest()}))
 
-    report = lambda: page.build([run], title="t", explore=True) if random.random() < 0.02 else None
+    report = lambda: page.build([run], title="t") if random.random() < 0.02 else None
     glance = lambda: overview.text([overview.look(run)]) + json.dumps(dataclasses.asdict(overview.look(run)))
     look = [lambda: directory.inspect(run), lambda: reader.read(run), lambda: policy.load(run), glance, resume, report]
     cells = [table, lambda: collect() if random.random() < 0.1 else None]

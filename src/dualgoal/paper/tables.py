@@ -160,7 +160,6 @@ class PlannedRun:
     config: dict[str, Any]
     id: str
     noise: float = 0.0  # standard deviation of the goal noise of a second evaluation; 0: there is none
-    same_as: tuple[str, ...] = ()  # cells of other tables that this run also fills
 
     @property
     def name(self) -> str:
@@ -221,14 +220,7 @@ def _planned(table: Table, task: str, column: Column, given: dict[str, Any]) -> 
         config.to_dict(run),
         run.id,
         table.noise.get(task, 0.0),
-        _shared(table, task, column),
     )
-
-
-def _shared(table: Table, task: str, column: Column) -> tuple[str, ...]:
-    """Cells of other tables whose runs differ from this one in nothing but the seeds."""
-    others = [other for other in TABLES.values() if other is not table and task in other.tasks]
-    return tuple(f"{other.name}/{task}/{c.name}" for other in others for c in other.columns if same_run(c, column))
 
 
 def same_run(a: Column, b: Column) -> bool:

@@ -46,7 +46,6 @@ def write_report(
     *,
     data_path: str | Path | None = None,
     title: str = "dualgoal report",
-    explore: bool = True,
     command: str | None = None,
     notes: Sequence[str] = (),
 ) -> Path:
@@ -65,9 +64,7 @@ def write_report(
     if not any(map(directory.is_run, paths)):
         raise UserError(f"{paths[0]}: not a run directory (no config.json), nor a folder with one; give a run's --out")
     problems: list[str] = []
-    page = build(
-        paths, title=title, command=command, data_path=data_path, explore=explore, notes=notes, problems=problems
-    )
+    page = build(paths, title=title, command=command, data_path=data_path, notes=notes, problems=problems)
     target = Path(out)
     make_folder(target.parent)
     write_atomic(target, page.encode())
@@ -91,7 +88,6 @@ def build(
     title: str,
     command: str | None = None,
     data_path: str | Path | None = None,
-    explore: bool = True,
     notes: Sequence[str] = (),
     problems: list[str] | None = None,
 ) -> str:
@@ -103,8 +99,8 @@ def build(
         cells = _cells(run.view, problems)
         records += [record for _, record in cells]
         runs.append(dataclasses.replace(run, paper=sections.paper_number([planned for planned, _ in cells])))
-    explorers = _explorers(runs, data_path, problems) if explore else []
-    games = _games(runs, problems) if explore else []
+    explorers = _explorers(runs, data_path, problems)
+    games = _games(runs, problems)
     parts = _parts(runs, records, games, explorers, sections.films(runs, problems))
     shown = {"explorers": [dataclasses.asdict(table) for _, table in explorers], "games": games}
     return _page(title, _lead(runs, explorers, command, notes), parts, problems, shown)
