@@ -75,7 +75,7 @@ def test_onnx_computes_what_the_policy_does(tmp_path, rep, algo, shape, discrete
     pytest.importorskip("onnx", reason="pip install 'dualgoal[onnx]'")
     made = make_policy(rep, algo, shape, discrete, goal)
     parts = onnx_export.parts_of(made, tmp_path / "x.onnx")
-    assert [part.output for part in parts] == ["action", "z"][: 1 + REPS[rep].learned]
+    assert [part.output for part in parts] == ["action", "z"][: 1 + REPS[rep]().learned]
     for part in parts:
         content, line = onnx_export.checked(part, made, onnxruntime)
         assert f"-> {part.output} (rows" in line and "largest difference" in line

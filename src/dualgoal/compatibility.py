@@ -24,8 +24,8 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
     if not algo.roles and (frozen or rep.stream is None):
         why = "is frozen" if frozen else "has no loss of its own"
         raise UserError(f"{type(rep).__name__} {why} and {type(algo).__name__} adds no loss; choose another algorithm")
-    computed = isinstance(inspect.getattr_static(rep, "stream"), property)  # perhaps that of a part which it holds
-    if rep.stream is None and not computed and type(rep).loss is not Representation.loss:
+    plain = inspect.getattr_static(rep, "stream") in (None, Representation.stream)  # else perhaps that of what it holds
+    if rep.stream is None and plain and type(rep).loss is not Representation.loss:
         raise UserError(f"{type(rep).__name__} has a loss but draws no goals for it; give it a stream, see streams.py")
     names = f"{type(algo).__name__} cannot use {type(rep).__name__}"
     if algo.needs_rep_value and not rep.learns_value:

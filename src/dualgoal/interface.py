@@ -81,10 +81,16 @@ class Stream(abc.ABC):
     """Whether losses with equal streams use one and the same draw."""
     towards: str | None = None
     """The role whose goals must be drawn first, if this stream depends on them."""
-    ahead: bool = False
-    """Whether all that it draws lies ahead in the transition's own episode, or is the transition's own state."""
-    needs_ahead: bool = False
-    """Whether this must hold of the goals that it is drawn `towards`."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether all that it draws lies ahead in the transition's own episode, or is the transition's own state."""
+        return False
+
+    @property
+    def needs_ahead(self) -> bool:
+        """Whether this must hold of the goals that it is drawn `towards`."""
+        return False
 
     @abc.abstractmethod
     def rows(self, data: Any, at: Any, bits: Array, discount: float, towards: Any) -> Any:
@@ -169,35 +175,68 @@ GoalsByRole = Mapping[str, Goal]
 class Representation(abc.ABC):
     """What changes for any algorithm when goals are represented in another way. Subclasses are frozen dataclasses.
 
+    The properties say what holds unless a subclass declares otherwise, by an attribute of the class, such as
+    `ema = ("critic",)`, or by a property where it depends on the options.
+
     >>> from dualgoal.reps import Dual
     >>> Dual(dim=64).z_shape(Spec((4,), 2))
     (64,)
     """
 
-    ema: ClassVar[tuple[str, ...]] = ()
-    """The fields of its networks that have a target copy (a moving average), which arrives in `targets`."""
-    stream: ClassVar[Stream | None] = None
-    """What its own loss draws; None if it has no loss of its own."""
-    learns_value: ClassVar[bool] = False
-    """Whether `value` gives a goal-conditioned value."""
-    learned: ClassVar[bool] = True
-    """Whether z is the output of a network (Orig's is the goal itself)."""
-    looks_at_state: ClassVar[bool] = False
-    """Whether z depends on the state as well as on the goal."""
-    on_sphere: ClassVar[bool] = False
-    """Whether every z (N,) has the length sqrt(N); an algorithm that makes up a z of its own then does the same."""
-    embeds_both: ClassVar[bool] = False
-    """Whether one and the same network reads states and goals, so that goals must be states."""
-    compares_both: ClassVar[bool] = False
-    """Whether its loss asks if a state is at another one's goal, so that goals must be states."""
-    goal_network: ClassVar[str | None] = None
-    """The field of its networks that alone turns a goal into z, if there is one; exports then describe it."""
-    fusion: ClassVar[Literal["shared", "one", "early", "late"]] = "shared"
-    """Images: "shared" means one state and one goal encoder for all networks, "one" a single encoder for states and
-    goals; "early" and "late" mean that each network encodes images itself, both stacked or each by its own encoder."""
     set_per_task: ClassVar[Mapping[str, str]] = {}
     """Which options have a value of their own on each of the paper's tasks, and what `TaskSettings` in
-    paper/settings.py calls it; the others keep their defaults."""
+    paper/settings.py calls it; the others keep their defaults. Presets ask the class, so it is no property."""
+
+    @property
+    def ema(self) -> tuple[str, ...]:
+        """The fields of its networks that have a target copy (a moving average), which arrives in `targets`."""
+        return ()
+
+    @property
+    def stream(self) -> Stream | None:
+        """What its own loss draws; None if it has no loss of its own."""
+        return None
+
+    @property
+    def learns_value(self) -> bool:
+        """Whether `value` gives a goal-conditioned value."""
+        return False
+
+    @property
+    def learned(self) -> bool:
+        """Whether z is the output of a network (Orig's is the goal itself)."""
+        return True
+
+    @property
+    def looks_at_state(self) -> bool:
+        """Whether z depends on the state as well as on the goal."""
+        return False
+
+    @property
+    def on_sphere(self) -> bool:
+        """Whether every z (N,) has the length sqrt(N); an algorithm that makes up a z of its own then does the same."""
+        return False
+
+    @property
+    def embeds_both(self) -> bool:
+        """Whether one and the same network reads states and goals, so that goals must be states."""
+        return False
+
+    @property
+    def compares_both(self) -> bool:
+        """Whether its loss asks if a state is at another one's goal, so that goals must be states."""
+        return False
+
+    @property
+    def goal_network(self) -> str | None:
+        """The field of its networks that alone turns a goal into z, if there is one; exports then describe it."""
+        return None
+
+    @property
+    def fusion(self) -> Literal["shared", "one", "early", "late"]:
+        """Images: "shared" means one state and one goal encoder for all networks, "one" a single encoder for states and
+        goals; "early" and "late" mean that each network encodes images itself, both stacked or each by an encoder."""
+        return "shared"
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -232,28 +271,47 @@ class Representation(abc.ABC):
 @dataclass(frozen=True)
 class Algorithm(abc.ABC):
     """An offline goal-conditioned algorithm; it never knows which representation it is given. Subclasses are frozen
-    dataclasses.
+    dataclasses. Attributes of the class or properties of their own replace the properties, as in a representation.
 
     >>> from dualgoal.algos import GCIVL
     >>> list(GCIVL().roles)
     ['value', 'actor']
     """
 
-    ema: ClassVar[tuple[str, ...]] = ()
-    """The fields of its networks that have a target copy (a moving average), which arrives in `targets`."""
-    learns_value: ClassVar[bool] = False
-    """Whether `value` gives a goal-conditioned value under the -1/0 reward."""
-    needs_rep_value: ClassVar[bool] = False
-    """Whether it uses the representation's own value (direct extraction, section 4.8)."""
-    policy_network: ClassVar[str | None] = None
-    """The field of its networks that alone turns a state and z into an action, if there is one; exports describe it."""
-    needs_blind: ClassVar[bool] = False
-    """Whether it needs a representation that does not look at the state."""
-    needs_vector: ClassVar[bool] = False
-    """Whether it needs a z that is a vector, as it must be where z itself is predicted."""
     set_per_task: ClassVar[Mapping[str, str]] = {}
     """Which options have a value of their own on each of the paper's tasks, and what `TaskSettings` in
-    paper/settings.py calls it; the others keep their defaults."""
+    paper/settings.py calls it; the others keep their defaults. Presets ask the class, so it is no property."""
+
+    @property
+    def ema(self) -> tuple[str, ...]:
+        """The fields of its networks that have a target copy (a moving average), which arrives in `targets`."""
+        return ()
+
+    @property
+    def learns_value(self) -> bool:
+        """Whether `value` gives a goal-conditioned value under the -1/0 reward."""
+        return False
+
+    @property
+    def needs_rep_value(self) -> bool:
+        """Whether it uses the representation's own value (direct extraction, section 4.8)."""
+        return False
+
+    @property
+    def policy_network(self) -> str | None:
+        """The field of its networks that alone turns a state and z into an action, if there is one; exports then
+        describe it."""
+        return None
+
+    @property
+    def needs_blind(self) -> bool:
+        """Whether it needs a representation that does not look at the state."""
+        return False
+
+    @property
+    def needs_vector(self) -> bool:
+        """Whether it needs a z that is a vector, as it must be where z itself is predicted."""
+        return False
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -87,7 +87,7 @@ class GoalMix(GoalStream):
         check_options(self)
 
     @property
-    def ahead(self) -> bool:  # type: ignore[override]
+    def ahead(self) -> bool:
         return self.random == 0
 
     def rows(self, data: Transitions, at: Sampled, bits: Block, discount: float, towards: None = None) -> Rows:

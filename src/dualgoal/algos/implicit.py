@@ -22,15 +22,15 @@ class ImplicitValue(Algorithm):
     """Take advantages from the representation's own value and learn no second one."""
 
     @property
-    def ema(self) -> tuple[str, ...]:  # type: ignore[override]
+    def ema(self) -> tuple[str, ...]:
         return () if self.direct else ("value",)
 
     @property
-    def learns_value(self) -> bool:  # type: ignore[override]
+    def learns_value(self) -> bool:
         return not self.direct
 
     @property
-    def needs_rep_value(self) -> bool:  # type: ignore[override]
+    def needs_rep_value(self) -> bool:
         return self.direct
 
     @property

@@ -27,7 +27,7 @@ class Future(Representation, abc.ABC):
     goal_network = "phi"
 
     @property
-    def stream(self) -> GoalMix:  # type: ignore[override]
+    def stream(self) -> GoalMix:
         return replace(FUTURE_GOALS, shared=False, augment=self.augment)
 
     def z_shape(self, spec: Spec) -> tuple[int, ...]:

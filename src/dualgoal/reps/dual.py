@@ -6,7 +6,7 @@ by IVL (section 4.8).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -74,7 +74,6 @@ class Dual(Representation):
 
     set_per_task = {"dim": "dim", "expectile": "expectile"}
     learns_value = True
-    goal_network: ClassVar[str | None] = "phi"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,23 +87,27 @@ class Dual(Representation):
             raise UserError(f"hard_goals needs one of the aggregations {forms}, not '{self.aggregation}'")
 
     @property
-    def stream(self) -> GoalMix:  # type: ignore[override]
+    def stream(self) -> GoalMix:
         return self.goals
 
     @property
-    def on_sphere(self) -> bool:  # type: ignore[override]
+    def goal_network(self) -> str | None:  # a property, so that subclasses may compute theirs
+        return "phi"
+
+    @property
+    def on_sphere(self) -> bool:
         return self.normalize
 
     @property
-    def ema(self) -> tuple[str, ...]:  # type: ignore[override]
+    def ema(self) -> tuple[str, ...]:
         return ("critic",) if self.learner == "iql" else ("phi", "psi", "mean_weight")
 
     @property
-    def embeds_both(self) -> bool:  # type: ignore[override]
+    def embeds_both(self) -> bool:
         return self.aggregation in aggregation.SHARED
 
     @property
-    def compares_both(self) -> bool:  # type: ignore[override]
+    def compares_both(self) -> bool:
         return self.hard_goals > 0
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> DualNets:

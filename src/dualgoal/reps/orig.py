@@ -17,7 +17,7 @@ class NoNets(eqx.Module):
 class Orig(Representation):
     """The original goal, unchanged."""
 
-    fusion: Literal["early", "late"] = "early"  # type: ignore[misc]
+    fusion: Literal["early", "late"] = "early"
     """Images only. early: one encoder reads state and goal stacked; late: every network has an encoder for each."""
 
     learned = False

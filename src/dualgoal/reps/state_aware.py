@@ -49,11 +49,11 @@ class DualSiamese(Dual):
             raise UserError("gated needs trained_by 'all': the loss of the representation itself does not see the gate")
 
     @property
-    def looks_at_state(self) -> bool:  # type: ignore[override]
+    def looks_at_state(self) -> bool:
         return self.relative
 
     @property
-    def goal_network(self) -> str | None:  # type: ignore[override]
+    def goal_network(self) -> str | None:
         return None if self.relative else "phi"
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> SiameseNets:
@@ -114,6 +114,7 @@ class StateAware(Dual, abc.ABC):
 
 class PairNets(DualNets):
     phi: Any  # a PairEmbedding
+    psi: Embedding
     alone: Embedding | None  # phi(g), where a gate weighs what reads both
     gate: Float[Array, ""] | None
 
@@ -123,7 +124,7 @@ class DualPair(StateAware):
     """Dual whose phi reads state and goal together (images stacked): f(psi(s), phi(s, g)), z = phi(s, g)."""
 
     @property
-    def ema(self) -> tuple[str, ...]:  # type: ignore[override]
+    def ema(self) -> tuple[str, ...]:
         return ("critic",) if self.learner == "iql" else ("phi", "psi", "alone", "gate")
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> PairNets:
@@ -138,7 +139,7 @@ class DualPair(StateAware):
         )
 
     def parts(self, nets: PairNets, s: Array, g: Array) -> tuple[Members, Members, Members | None]:
-        return nets.psi(s), nets.phi(s, g), None if nets.alone is None else nets.alone(g)  # type: ignore[misc]
+        return nets.psi(s), nets.phi(s, g), None if nets.alone is None else nets.alone(g)
 
 
 class TokenNets(PairNets):
@@ -150,12 +151,10 @@ class TokenNets(PairNets):
 class DualToken(StateAware):
     """Dual whose phi compares state and goal place by place in the feature maps of one encoder."""
 
-    @property
-    def embeds_both(self) -> bool:  # type: ignore[override]
-        return True
+    embeds_both = True
 
     @property
-    def ema(self) -> tuple[str, ...]:  # type: ignore[override]
+    def ema(self) -> tuple[str, ...]:
         return ("critic",) if self.learner == "iql" else ("phi", "psi", "alone", "gate", "tokens", "join")
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> TokenNets:
@@ -177,4 +176,4 @@ class DualToken(StateAware):
         h_s, h_g = nets.tokens(s), nets.tokens(g)
         flat = lambda h: h.reshape(h.shape[0], -1)
         alone = None if nets.alone is None else nets.alone(flat(h_g))
-        return nets.psi(flat(h_s)), nets.phi(nets.join(h_s, h_g)), alone  # type: ignore[misc]
+        return nets.psi(flat(h_s)), nets.phi(nets.join(h_s, h_g)), alone

@@ -34,7 +34,7 @@ class VIP(Representation):
     goal_network = "phi"
 
     @property
-    def stream(self) -> Window:  # type: ignore[override]
+    def stream(self) -> Window:
         return Window(aligned=self.windows == "aligned")
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> VIPNets:

@@ -18,35 +18,35 @@ class Wrapped(Representation):
     """The representation that is varied."""
 
     @property
-    def ema(self) -> tuple[str, ...]:  # type: ignore[override]
+    def ema(self) -> tuple[str, ...]:
         return self.inner.ema
 
     @property
-    def stream(self) -> Stream | None:  # type: ignore[override]
+    def stream(self) -> Stream | None:
         return self.inner.stream
 
     @property
-    def learns_value(self) -> bool:  # type: ignore[override]
+    def learns_value(self) -> bool:
         return self.inner.learns_value
 
     @property
-    def looks_at_state(self) -> bool:  # type: ignore[override]
+    def looks_at_state(self) -> bool:
         return self.inner.looks_at_state
 
     @property
-    def on_sphere(self) -> bool:  # type: ignore[override]
+    def on_sphere(self) -> bool:
         return self.inner.on_sphere
 
     @property
-    def embeds_both(self) -> bool:  # type: ignore[override]
+    def embeds_both(self) -> bool:
         return self.inner.embeds_both
 
     @property
-    def compares_both(self) -> bool:  # type: ignore[override]
+    def compares_both(self) -> bool:
         return self.inner.compares_both
 
     @property
-    def fusion(self) -> Literal["shared", "one", "early", "late"]:  # type: ignore[override]
+    def fusion(self) -> Literal["shared", "one", "early", "late"]:
         return self.inner.fusion
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> Nets:
