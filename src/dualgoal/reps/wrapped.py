@@ -1,11 +1,12 @@
 """A representation that holds another one and is the same: the base of those that vary one thing of another."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any
 
 from jaxtyping import Array, PRNGKeyArray
 
-from dualgoal.interface import Batch, Encoded, Loss, Nets, Representation, Routes, Spec, Stream
+from dualgoal.interface import Batch, Encoded, Loss, Nets, Representation, Routes, Spec
 from dualgoal.reps.dual import Dual
 
 
@@ -16,38 +17,6 @@ class Wrapped(Representation):
 
     inner: Representation = field(default_factory=Dual)
     """The representation that is varied."""
-
-    @property
-    def ema(self) -> tuple[str, ...]:
-        return self.inner.ema
-
-    @property
-    def stream(self) -> Stream | None:
-        return self.inner.stream
-
-    @property
-    def learns_value(self) -> bool:
-        return self.inner.learns_value
-
-    @property
-    def looks_at_state(self) -> bool:
-        return self.inner.looks_at_state
-
-    @property
-    def on_sphere(self) -> bool:
-        return self.inner.on_sphere
-
-    @property
-    def embeds_both(self) -> bool:
-        return self.inner.embeds_both
-
-    @property
-    def compares_both(self) -> bool:
-        return self.inner.compares_both
-
-    @property
-    def fusion(self) -> Literal["shared", "one", "early", "late"]:
-        return self.inner.fusion
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> Nets:
         return self.inner.init(key, spec)
@@ -66,3 +35,10 @@ class Wrapped(Representation):
 
     def value(self, nets: Nets, s: Array, g: Array, spec: Spec) -> Array:
         return self.inner.value(nets, s, g, spec)
+
+
+# `Wrapped` declares what the representation inside declares. Not `learned` and `goal_network`: a subclass may make
+# anything of z.
+FORWARDED = ("ema", "stream", "learns_value", "looks_at_state", "on_sphere", "embeds_both", "compares_both", "fusion")
+for _name in FORWARDED:
+    setattr(Wrapped, _name, property(attrgetter(f"inner.{_name}")))
