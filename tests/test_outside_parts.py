@@ -464,7 +464,8 @@ def test_a_representation_keeps_its_word(name, words, parts):
 
 
 def test_what_depends_on_the_state_is_followed_through_a_program(parts):
-    """Neither a state that is only looked at for its size nor one inside a compiled function deceives the check."""
+    """Neither a state that is only looked at for its size, or printed, nor one inside a compiled function deceives the
+    check."""
 
     @dataclass(frozen=True)
     class Sized(parts.Peeking):
@@ -483,7 +484,18 @@ def test_what_depends_on_the_state_is_followed_through_a_program(parts):
         def encode(self, nets, g, s, key):
             return Encoded(jax.jit(lambda g, s: (s + 1, nets.phi(g)))(g, s)[1])
 
-    for rep in (Sized(), Half()):
+    @dataclass(frozen=True)
+    class Printed(parts.Peeking):
+        """The state is shown, also inside a compiled function, and not used."""
+
+        def encode(self, nets, g, s, key):
+            def shown(g, s):
+                jax.debug.print("{}", s)
+                return nets.phi(g)
+
+            return Encoded(shown(g, s) + jax.jit(shown)(g, s))
+
+    for rep in (Sized(), Half(), Printed()):
         Agent(rep, GCBC(hidden=(8,)), SPEC).init(random.key(0))
     with pytest.raises(UserError, match="Hidden.encode reads the state"):
         Agent(Hidden(), GCBC(hidden=(8,)), SPEC).init(random.key(0))

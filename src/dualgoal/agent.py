@@ -119,8 +119,8 @@ class Agent:
 
     @cached_property
     def has_rep_value(self) -> bool:
-        """Whether the representation's own value can be asked. One that was frozen reads features of the first run's
-        state encoder, which this run does not have: it trains its own, and takes over what reads goals alone."""
+        """Whether the representation has a value that can be asked here. Where two encoders are shared, a frozen one's
+        value reads features of the first run's state encoder, which does not come along with the goal encoder."""
         return self.rep.learns_value and not (self.frozen and self.shares_encoders and self.rep.fusion == "shared")
 
     @cached_property
@@ -131,7 +131,7 @@ class Agent:
             return dataclasses.replace(
                 self.spec, observation_shape=(FEATURES,), goal_shape=(FEATURES,), goals_as_states=alike
             )
-        if self.spec.pixels and (self.rep.fusion == "early" or self.rep.fusion == "late"):
+        if self.spec.pixels and self.rep.fusion in ("early", "late"):
             return dataclasses.replace(self.spec, fusion=self.rep.fusion)
         return self.spec
 
@@ -139,7 +139,7 @@ class Agent:
     def algo_spec(self) -> Spec:
         """What the algorithm's networks read: z instead of goals."""
         shape, spec = compatibility.checked_shape(self.rep, self.rep_spec), self.rep_spec
-        raw = not self.rep.learned and spec.goals_as_states
+        raw = not self.rep.learned and spec.goals_as_states  # z is the goal itself, and the goal is a state
         return dataclasses.replace(spec, goal_shape=shape, goals_on_sphere=self.rep.on_sphere, goals_as_states=raw)
 
     @cached_property
@@ -184,7 +184,7 @@ class Agent:
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
 
     def with_ema(self, params: Params) -> Targets:
-        """The networks that have a target copy."""
+        """Of these parameters, the networks that have a target copy."""
         return Targets(only(params.rep, self.rep.ema), only(params.algo, self.algo.ema))
 
     @staticmethod
@@ -264,8 +264,8 @@ class Agent:
         return all_through(by_state.answer, by_goal.answer)
 
     def goal(self, params: Params, raw: Batch, batch: Batch, name: str, key: PRNGKeyArray) -> tuple[Goal, Array | None]:
-        """The goals of a role as the algorithm receives them, and the penalties of encoding them as seen from the
-        transitions' states, if there are any. `batch` is `raw` with features in place of images."""
+        """The goals of a role as the algorithm receives them, and the penalty of each as seen from the state of its
+        transition, if there are any. `batch` is `raw` with features in place of images."""
         role: Role = self.algo.roles[name]
         drawn = batch.draws[self.draw_of[name]]
         if not isinstance(drawn, Goals):

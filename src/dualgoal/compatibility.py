@@ -1,5 +1,7 @@
-"""What cannot work together: a representation, an algorithm and a problem, refused before anything is trained. And what
-a part gives in another form than it declares, which shapes show while a program is traced, so that it costs no time."""
+"""Refusals: of a representation, an algorithm and a problem that cannot work together, before anything is trained; and
+of what a part gives in another form than it declares. Shapes show that while a program is traced, so it costs no time.
+
+Functions named `check_...` only refuse; those named `checked_...` also give back what they have looked at."""
 
 import dataclasses
 import inspect
@@ -24,21 +26,22 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
     if not algo.roles and (frozen or rep.stream is None):
         why = "is frozen" if frozen else "has no loss of its own"
         raise UserError(f"{type(rep).__name__} {why} and {type(algo).__name__} adds no loss; choose another algorithm")
-    plain = inspect.getattr_static(rep, "stream") in (None, Representation.stream)  # else perhaps that of what it holds
-    if rep.stream is None and plain and type(rep).loss is not Representation.loss:
+    # A property of its own may give None because the part that it holds has no loss; any other None is a mistake.
+    without = rep.stream is None and inspect.getattr_static(rep, "stream") in (None, Representation.stream)
+    if without and type(rep).loss is not Representation.loss:
         raise UserError(f"{type(rep).__name__} has a loss but draws no goals for it; give it a stream, see streams.py")
-    names = f"{type(algo).__name__} cannot use {type(rep).__name__}"
+    refused = f"{type(algo).__name__} cannot use {type(rep).__name__}"
     if algo.needs_rep_value and not rep.learns_value:
-        raise UserError(f"{names}: direct extraction needs a representation that learns a value, such as dual")
+        raise UserError(f"{refused}: direct extraction needs a representation that learns a value, such as dual")
     if algo.needs_blind and rep.looks_at_state:
-        raise UserError(f"{names}: it pairs every state with every goal, so z must not depend on the state")
+        raise UserError(f"{refused}: it pairs every state with every goal, so z must not depend on the state")
     if "rep" in algo.roles:
         raise UserError(f"{type(algo).__name__}: a role cannot be called 'rep'; that is the representation's own loss")
     for name, role in algo.roles.items():
         if role.trains not in (words := typing.get_args(Trains)):
             raise unknown(f"kind of loss in role '{name}' of {type(algo).__name__}", role.trains, words)
-    streams: dict[str, tuple[Representation | Algorithm, Any]] = {}
-    streams |= {name: (algo, role.goals) for name, role in algo.roles.items()}
+    streams: dict[str, tuple[Representation | Algorithm, Any]]
+    streams = {name: (algo, role.goals) for name, role in algo.roles.items()}
     if not (frozen or rep.stream is None):
         streams["rep"] = rep, rep.stream
     _check_streams(streams)
@@ -47,22 +50,22 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
 def _check_streams(streams: Mapping[str, tuple[Representation | Algorithm, Any]]) -> None:
     """Refuse what is no stream, and streams that depend on goals which are not drawn before them or lie elsewhere.
     `streams` has the part and what it draws by the names of roles, and "rep" for the representation's own loss."""
-    of = {name: "its own loss" if name == "rep" else f"role '{name}'" for name in streams}
+    reader = {name: "its own loss" if name == "rep" else f"role '{name}'" for name in streams}
     for name, (part, stream) in streams.items():
-        where = f"{type(part).__name__}: the stream of {of[name]}"
+        where = f"{type(part).__name__}: the stream of {reader[name]}"
         if not isinstance(stream, Stream):
             raise UserError(f"{where} is {_kind(stream)}; expected a stream, see streams.py")
         if type(stream).__hash__ is None:
             raise UserError(f"{where} is not hashable; decorate {type(stream).__name__} with @dataclass(frozen=True)")
     independent = [name for name, (_, stream) in streams.items() if stream.towards is None and name != "rep"]
     for name, (part, stream) in streams.items():
-        where = f"{type(part).__name__}: the goals of {of[name]} are drawn towards those of '{stream.towards}'"
+        where = f"{type(part).__name__}: the goals of {reader[name]} are drawn towards those of '{stream.towards}'"
         if stream.towards not in (None, *independent):
             known = ", ".join(independent) or "none here"
             raise UserError(f"{where}; expected a role whose goals depend on no other ({known})")
         if stream.needs_ahead and stream.towards is None:
             raise UserError(
-                f"{type(part).__name__}: the stream of {of[name]} names no role towards whose goals it draws"
+                f"{type(part).__name__}: the stream of {reader[name]} names no role towards whose goals it draws"
             )
         if stream.needs_ahead and not streams[stream.towards][1].ahead:
             raise UserError(f"{where}, which may lie anywhere; {type(stream).__name__} needs goals ahead")
@@ -147,9 +150,10 @@ def require_networks(nets: Nets, names: tuple[str, ...]) -> list[str]:
 def check_vector(rep: Representation, algo: Algorithm, z_shape: tuple[int, ...]) -> None:
     """Refuse a z that an algorithm would have to predict but is no vector, such as an image."""
     if algo.needs_vector and len(z_shape) != 1:
-        names = f"{type(algo).__name__} cannot use {type(rep).__name__}"
-        problem = f"it predicts z, which must be a vector but has the shape {z_shape} here"
-        raise UserError(f"{names}: {problem}; choose another representation")
+        raise UserError(
+            f"{type(algo).__name__} cannot use {type(rep).__name__}: it predicts z, which must be a vector but has the "
+            f"shape {z_shape} here; choose another representation"
+        )
 
 
 def checked_shape(rep: Representation, spec: Spec) -> tuple[int, ...]:
@@ -219,7 +223,7 @@ def is_ours(part: Representation | Algorithm) -> bool:
 
 
 def pair_of_rows(spec: Spec) -> list[jax.ShapeDtypeStruct]:
-    """Two states and two goals, as shapes."""
+    """Shapes of two states and of two goals, to trace programs with."""
     kind = jnp.uint8 if spec.pixels else jnp.float32
     return [jax.ShapeDtypeStruct((2, *shape), kind) for shape in (spec.observation_shape, spec.goal_shape)]
 
@@ -250,19 +254,20 @@ def _read_by_encoding(rep: Representation, nets: Nets, spec: Spec) -> set[str]:
 
     program = jax.make_jaxpr(z)(s, arrays, g, jax.random.key(0)).jaxpr
     networks = [name for name in require_networks(nets, ()) for _ in jax.tree.leaves(getattr(arrays, name))]
-    sources: list[set[str]] = [{STATE}, *({name} for name in networks)]
-    sources += [set()] * (len(program.invars) - len(sources))
+    sources: list[set[str]] = [{STATE}, *({name} for name in networks)]  # a network is one input per array of it
+    sources += [set()] * (len(program.invars) - len(sources))  # the goal and the key, which any z may depend on
     return set().union(*_read_by_outputs(program, sources))
 
 
 def _read_by_outputs(program: Any, sources: list[set[str]]) -> list[set[str]]:
     """What every output of a traced program depends on, given what its inputs are made of. A function inside that was
-    compiled by itself is looked into; every other step is taken as a whole."""
-    reads = {id(x): found for x, found in zip(program.invars, sources, strict=True)}
-    of = lambda variables: [reads.get(id(x), set()) for x in variables]
+    compiled by itself is looked into; every other step is taken as a whole. (JAX's `dce_jaxpr` says which inputs a
+    program needs, but counts those that are only printed, as by somebody who looks for an error in `encode`.)"""
+    known = {id(x): source for x, source in zip(program.invars, sources, strict=True)}
+    of = lambda variables: [known.get(id(x), set()) for x in variables]
     for step in program.eqns:
         inner = step.params.get("jaxpr") if step.primitive.name in ("jit", "pjit") else None
         together = [set().union(*of(step.invars))] * len(step.outvars)
         found = _read_by_outputs(inner.jaxpr, of(step.invars)) if inner else together
-        reads |= {id(x): sources for x, sources in zip(step.outvars, found, strict=True)}
+        known |= {id(x): source for x, source in zip(step.outvars, found, strict=True)}
     return of(program.outvars)

@@ -89,17 +89,18 @@ class Stream(abc.ABC):
 
     @property
     def needs_ahead(self) -> bool:
-        """Whether this must hold of the goals that it is drawn `towards`."""
+        """Whether the goals that it is drawn `towards` must lie `ahead`."""
         return False
 
     @abc.abstractmethod
     def rows(self, data: Any, at: Any, bits: Array, discount: float, towards: Any) -> Any:
-        """Row numbers for the transitions `at`, as a pytree of (B,) integers. `bits` are random, `towards` is what was
-        drawn for the role of that name."""
+        """Row numbers for the transitions `at`, as a pytree of (B,) integers. `bits` are random; `towards` is what was
+        drawn for the role that the attribute `towards` names, or None."""
 
     @abc.abstractmethod
     def offsets(self, offsets: Array, key: PRNGKeyArray) -> Array | None:
-        """Image augmentation: where images of this draw are cropped: at the batch's `offsets`, at its own, or not."""
+        """Where images of this draw are cropped, as augmentation: at the `offsets` of the batch or at others that it
+        draws by `key`; None: they are not."""
 
     @abc.abstractmethod
     def observe(self, data: Any, at: Any, rows: Any, reached_by: str, look: Look) -> Goals | Frames:
@@ -107,13 +108,13 @@ class Stream(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, drawn: Any, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Any:
-        """The draw with each image read by the state's or by the goal's encoder."""
+        """What was drawn, with features in place of images: `state` and `goal` are the encoders that read them."""
 
 
 class Encoded(NamedTuple):
     """What an algorithm reads instead of a goal, and a penalty per sample for it (VIB's beta * KL), if any."""
 
-    z: Any  # (B, N), or the goal itself
+    z: Any  # (B, *z_shape), such as (B, N), or the goals themselves
     penalty: Float[Array, " B"] | None = None
 
 
@@ -175,8 +176,8 @@ GoalsByRole = Mapping[str, Goal]
 class Representation(abc.ABC):
     """What changes for any algorithm when goals are represented in another way. Subclasses are frozen dataclasses.
 
-    The properties say what holds unless a subclass declares otherwise, by an attribute of the class, such as
-    `ema = ("critic",)`, or by a property where it depends on the options.
+    The properties say what holds unless a subclass declares otherwise: by an attribute of the class, such as
+    `ema = ("critic",)`, by an option of that name with a default, or by a property that depends on options.
 
     >>> from dualgoal.reps import Dual
     >>> Dual(dim=64).z_shape(Spec((4,), 2))
@@ -199,7 +200,7 @@ class Representation(abc.ABC):
 
     @property
     def learns_value(self) -> bool:
-        """Whether `value` gives a goal-conditioned value."""
+        """Whether `value` gives a goal-conditioned value under the -1/0 reward."""
         return False
 
     @property
@@ -251,8 +252,8 @@ class Representation(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, nets: Nets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
-        """Represent goals (B, ...), seen from `s` if `looks_at_state`. `key` is consumed. `nets` may be `targets` where
-        `ema` names all networks that this uses."""
+        """Represent goals (B, ...), as seen from the states `s` if `looks_at_state`. `key` is for those that draw z at
+        random."""
 
     @abc.abstractmethod
     def routes(self, spec: Spec, value_loss: bool) -> Routes:
@@ -264,14 +265,14 @@ class Representation(abc.ABC):
         raise TypeError(f"{type(self).__name__} declares a stream, so it must define a loss")
 
     def value(self, nets: Nets, s: Array, g: Array, spec: Spec) -> Array:
-        """Its own goal-conditioned value (B,) in units of the -1/0 reward."""
+        """Its own value V(s, g) (B,) under the -1/0 reward."""
         raise TypeError(f"{type(self).__name__} says that it learns a value, so it must define it")
 
 
 @dataclass(frozen=True)
 class Algorithm(abc.ABC):
     """An offline goal-conditioned algorithm; it never knows which representation it is given. Subclasses are frozen
-    dataclasses. Attributes of the class or properties of their own replace the properties, as in a representation.
+    dataclasses. They declare otherwise than the properties say in the same ways as a representation.
 
     >>> from dualgoal.algos import GCIVL
     >>> list(GCIVL().roles)
