@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualgoal import imports, registry
-from dualgoal.data import checks, dataset
+from dualgoal.data import dataset
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError, did_you_mean, kind_of
@@ -155,18 +155,12 @@ def _known(data: Dataset) -> Dataset:
     """The same data, checked as those of a file are, with a digest by which a run sees that it is continued on them."""
     if data.provenance.get("sha256"):
         return data
-    name = data.task or "dataset"
-    actions, terminals = checks.arrays(name, data.observations, data.actions, data.terminals)
-    goals = None if data.goals is None else checks.goals(name, data.goals, data.observations)
-    pixels = data.observations.dtype == np.uint8
-    observations = data.observations if pixels else data.observations.astype(np.float32, copy=False)
-    digest = hashlib.sha256()
+    known, digest = dataset.checked(data.task or "dataset", data), hashlib.sha256()
     for array in (data.observations, data.actions, data.terminals, data.goals):
         if array is not None:
             digest.update(f"{array.shape}{array.dtype}".encode())
             digest.update(np.ascontiguousarray(array).data)
-    provenance = {**data.provenance, "sha256": digest.hexdigest()}
-    return Dataset(observations, actions, terminals, data.task, provenance, goals)
+    return dataclasses.replace(known, provenance={**data.provenance, "sha256": digest.hexdigest()})
 
 
 class TrainedRun(os.PathLike[str]):

@@ -142,6 +142,15 @@ class Dataset:
         return self.terminals | following
 
 
+def checked(name: str, data: Dataset) -> Dataset:
+    """The same rows as training holds them, whatever types of numbers they were given in. What is wrong with them is
+    one line that begins with `name`."""
+    actions, terminals = checks.arrays(name, data.observations, data.actions, data.terminals)
+    goals = None if data.goals is None else checks.goals(name, data.goals, data.observations)
+    observations = data.observations if data.pixels else data.observations.astype(np.float32, copy=False)
+    return replace(data, observations=observations, actions=actions, terminals=terminals, goals=goals)
+
+
 @os_errors_in_one_line
 def load(path: str | Path, task: str | None = None, split: str = "train") -> Dataset:
     """Load one split from an npz file or from a folder that holds `TASK.npz` and `TASK-val.npz`."""
@@ -158,15 +167,11 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
         if task is not None and is_oracle(task):
             goals = oracle.goals(task, archive)
             recorded = replace(recorded, goal_space=GoalSpace(goals.shape[1:], keys=("oraclerep",)))
-    actions, terminals = checks.arrays(file.name, observations, actions, terminals)
-    if observations.dtype != np.uint8:
-        observations = observations.astype(np.float32, copy=False)
+    dataset = checked(file.name, Dataset(observations, actions, terminals, task, goals=goals))
     provenance = _provenance(file, recorded, digest or sha256(file))
-    if goals is not None:
-        goals = checks.goals(file.name, goals, observations)
-    if observations.dtype == np.uint8:
+    if dataset.pixels:
         provenance.setdefault("shadow_size", Quality().shadow_size)
-    dataset = Dataset(observations, actions, terminals, task, provenance, goals)
+    dataset = replace(dataset, provenance=provenance)
     if task is not None:
         checks.fits_task(file.name, task, dataset.observation_shape, dataset.actions.shape[1:])
     for line in mismatches(provenance):
