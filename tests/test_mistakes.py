@@ -108,7 +108,7 @@ MISTAKES = {
     f"train {TASK} --config data": "data: not a run directory",
     "train --config run other": "the task comes first",
     # Environments and goals of one's own
-    OWN + "--episodes 1": "no environment for task 'own'; give --episodes 0",
+    OWN + "--episodes 1": "no environment for task 'own'; give yours with --env",
     OWN + "--env nowhere:Make": "environment 'nowhere:Make': No module named 'nowhere'",
     OWN + "--env nowhere.py:Make": "nowhere.py:Make': No such file or directory; expected a Python file",
     OWN + "--env envs.py:Gone": "has nothing called Gone",

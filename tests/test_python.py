@@ -241,7 +241,7 @@ def test_an_environment_of_this_process_serves_after_training_too(trained):
     assert {row.seed for row in dualgoal.evaluate(run, env=Field(), episodes=1, seeds=0)} == {0}
     assert run.policy.rollout(Field(), goal=2).length == 3
     for ask in (run.policy.make_env, run.policy.rollout, lambda: dualgoal.TrainedRun(run.path).evaluate()):
-        with pytest.raises(UserError, match="my-task: the run names no environment; give yours with --env"):
+        with pytest.raises(UserError, match="no environment for task 'my-task'; give yours with --env"):
             ask()
 
 

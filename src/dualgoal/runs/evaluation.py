@@ -20,7 +20,7 @@ from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.runs import directory, measured, world
 from dualgoal.runs.config import Run
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode, encoder
-from dualgoal.runs.facts import RunFacts, Sizes
+from dualgoal.runs.facts import RunFacts
 from dualgoal.runs.rows import Conditions, EvalRow
 from dualgoal.runs.worker import ENVIRONMENT, Job, Player
 from dualgoal.workers import Here, Pool
@@ -111,11 +111,11 @@ class WorkerEvaluator(AbstractContextManager["WorkerEvaluator"]):
         return finished
 
 
-def require_sensible(conditions: Conditions, sizes: Sizes) -> None:
-    """Raise where noise means nothing."""
-    if conditions.action_noise and sizes.discrete:
+def require_sensible(conditions: Conditions, *, discrete: bool, pixels: bool) -> None:
+    """Raise where noise means nothing: on discrete actions, and on goals that are images."""
+    if conditions.action_noise and discrete:
         raise UserError("action noise is for actions that are numbers; these are discrete, evaluate without it")
-    if conditions.goal_noise and sizes.pixels:
+    if conditions.goal_noise and pixels:
         raise UserError("goal noise is for vectors; evaluate image goals without it")
 
 
@@ -182,7 +182,7 @@ def evaluate(
     if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
     if env is None:
-        world.require_named(run, facts)  # before workers are started, which takes seconds
+        world.require_named(run, facts.dataset.maze is not None)  # before workers are started, which takes seconds
     for line in mismatches({"versions": facts.dataset.versions}):
         warnings.warn(f"{path}: dataset {line}", Mismatch, stacklevel=2)
     chosen = directory.choose_step(path, step)
@@ -194,7 +194,7 @@ def evaluate(
         random,
         **changed,
     )
-    require_sensible(conditions, facts.sizes)
+    require_sensible(conditions, discrete=facts.sizes.discrete, pixels=facts.sizes.pixels)
     if video:
         encoder()  # which is an extra
     known = facts.goals if env is None and not changed and not video else None

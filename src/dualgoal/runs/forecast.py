@@ -86,8 +86,8 @@ def _goals(run: Run, data: DataFile, video: bool) -> int | None:
     listed = world.goal_list(run, data.sizes.goal, None) if kind == "file" else None
     if not run.eval_steps:
         return None
-    training.require_env(run, may_be_own=data.origin.maze is not None)
-    require_sensible(Plan.of(run, 0).conditions, data.sizes)
+    world.require_named(run, own_maze=data.origin.maze is not None)
+    require_sensible(Plan.of(run, 0).conditions, discrete=data.sizes.discrete, pixels=data.sizes.pixels)
     if video:
         episodes.encoder()
     found = count if listed is None else len(listed)

@@ -13,7 +13,7 @@ from dualgoal.collect.find import load_data
 from dualgoal.compatibility import check_pair
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.origin import ActionRange
-from dualgoal.envs import registry, rendering, tasks
+from dualgoal.envs import rendering, tasks
 from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.files import cache_folder
 from dualgoal.loop import TrainingLoop
@@ -125,12 +125,11 @@ def _with_goals(
     facts: RunFacts, run: Run, training: Dataset, validation: Dataset | None, env: Any, video: bool
 ) -> RunFacts:
     """The goals of the run's evaluations. The environment is made for this, so what does not fit is found now."""
-    if env is None and facts.dataset.maze is None:
-        require_env(run, may_be_own=False)
     facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training.goal_shape, validation))
     if not run.eval_steps:  # goals are still those of whoever evaluates it later
         return facts
-    require_sensible(Plan.of(run, 0).conditions, facts.sizes)
+    sizes = facts.sizes
+    require_sensible(Plan.of(run, 0).conditions, discrete=sizes.discrete, pixels=sizes.pixels)
     if video:
         episodes.encoder()  # which is an extra
     recorded = None if training.discrete else ActionRange.of(training.actions)
@@ -227,18 +226,9 @@ def check_evaluation(run: Run, video: bool = False) -> None:
     world.source(run)  # what it says must be readable
     if not run.eval_steps:
         return
-    require_env(run, may_be_own=tasks.may_be_own(run.task))
+    world.require_named(run, own_maze=tasks.may_be_own(run.task))  # whether it is one, the data will say
     if run.env is None and tasks.is_pixels(run.task):
         rendering.require(f"evaluation of '{run.task}'")
-        if run.goal_noise:
-            raise UserError("goal noise is for vectors; evaluate image goals without it")
+        require_sensible(Plan.of(run, 0).conditions, discrete=False, pixels=True)
     elif run.env is None and video and tasks.is_ogbench(run.task):
         rendering.require(f"a film of '{run.task}'")
-
-
-def require_env(run: Run, may_be_own: bool) -> None:
-    """Raise if there is nowhere to evaluate; `may_be_own` says that the data may come with a maze of their own."""
-    if run.eval_steps and run.env is None and not may_be_own and not registry.exists(run.task):
-        raise UserError(
-            f"no environment for task '{run.task}'; give --episodes 0 to train without evaluation, or your own by --env"
-        )

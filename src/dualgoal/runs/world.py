@@ -38,7 +38,7 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
     """
     given = run.env if env is None else env
     if given is None:
-        require_named(run, facts)
+        require_named(run, facts.dataset.maze is not None)
         quick = None if facts.sizes.pixels else QUICK
         made = registry.make(run.task, quality=facts.dataset.quality or quick, own=facts.dataset.maze)
         as_it_is = (run.success, run.max_steps, run.eval_goals) == ("info", None, "env")
@@ -60,15 +60,20 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
 
 def is_named(run: Run, facts: RunFacts) -> bool:
     """Whether a run directory says how to make the environment."""
-    return run.env is not None or facts.dataset.maze is not None or registry.exists(run.task)
+    return _is_named(run, facts.dataset.maze is not None)
 
 
-def require_named(run: Run, facts: RunFacts) -> None:
-    """Raise if nothing in a run directory says how to make the environment."""
-    if not is_named(run, facts):
+def _is_named(run: Run, own_maze: bool) -> bool:
+    return run.env is not None or own_maze or registry.exists(run.task)
+
+
+def require_named(run: Run, own_maze: bool) -> None:
+    """Raise if nothing says how to make the environment; `own_maze` says that the data come with a maze of their
+    own."""
+    if not _is_named(run, own_maze):
         raise UserError(
-            f"{run.task}: the run names no environment; give yours with --env, or in Python as env, when you evaluate "
-            "or train"
+            f"no environment for task '{run.task}'; give yours with --env, or in Python as env (to train without "
+            "evaluation, give --episodes 0)"
         )
 
 
