@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from data_files import arrays, write
+from data_files import arrays, images, write
 from dualgoal import files
 from dualgoal.data import dataset, info, origin
 from dualgoal.data.paths import DatasetFiles
@@ -53,6 +53,31 @@ def test_as_many_discrete_actions_as_a_task_has_coordinates_do_not_fit_it(tmp_pa
     np.savez(tmp_path / "d.npz", observations=np.zeros((4, 28)), actions=actions, terminals=[0, 1, 0, 1])
     with pytest.raises(UserError, match=r"'actions' have shape \(\) but those of cube-single-play-v0 have \(5,\)"):
         dataset.load(tmp_path / "d.npz", "cube-single-play-v0")
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        {},
+        images(12),
+        {"observations": np.ones((12, 3))},
+        {"goals": np.ones((12, 2), int)},
+        {"actions": np.arange(12) % 5},
+    ],
+)
+def test_an_outline_has_what_a_dataset_has_but_its_numbers(new, tmp_path, monkeypatch):
+    monkeypatch.setattr(dataset, "MAP_ABOVE", 0)
+    monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
+    path = write(tmp_path, arrays() | new)
+    seen, validation = dataset.load_splits(path, outline=True)
+    assert validation is None and not (tmp_path / "cache").exists(), "nothing is unpacked"
+    loaded = dataset.load(path)
+    for key in ("observations", "actions", "terminals", "goals"):
+        one, other = getattr(seen, key), getattr(loaded, key)
+        assert (one is None and other is None) or (one.shape, one.dtype) == (other.shape, other.dtype)
+    assert not any(seen.observations.strides), "zeros that take no memory"
+    assert seen.episodes == loaded.episodes and seen.action_dim == loaded.action_dim
+    assert seen.provenance == loaded.provenance | {"sha256": None}
 
 
 def test_a_folder_is_searched_by_task_and_split(tmp_path):

@@ -152,15 +152,18 @@ def checked(name: str, data: Dataset) -> Dataset:
 
 
 @os_errors_in_one_line
-def load(path: str | Path, task: str | None = None, split: str = "train") -> Dataset:
-    """Load one split from an npz file or from a folder that holds `TASK.npz` and `TASK-val.npz`."""
+def load(path: str | Path, task: str | None = None, split: str = "train", *, outline: bool = False) -> Dataset:
+    """Load one split from an npz file or from a folder that holds `TASK.npz` and `TASK-val.npz`.
+
+    With `outline`, observations and goals are zeros that take no memory, and there is no SHA-256: enough for whoever
+    asks for shapes, episodes and where the data come from, and most of the file is not read."""
     file = find(Path(path).expanduser(), task, split)
     recorded = origin.read(DatasetFiles.holding(file))
     task = task or recorded.task or _task_in_name(file)
-    with npz.Archive(file) as archive:
+    with npz.Outline(file) if outline else npz.Archive(file) as archive:
         checks.members(archive)
         archive.require_memory(key for key in checks.REQUIRED if not _is_mapped(archive, key))
-        observations, digest = _observations(archive)
+        observations, digest = (archive.read("observations"), None) if outline else _observations(archive)
         actions = archive.read("actions")
         terminals = archive.read("terminals")
         goals = archive.read("goals") if "goals" in archive.members else None
@@ -168,7 +171,7 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
             goals = oracle.goals(task, archive)
             recorded = replace(recorded, goal_space=GoalSpace(goals.shape[1:], keys=("oraclerep",)))
     dataset = checked(file.name, Dataset(observations, actions, terminals, task, goals=goals))
-    provenance = _provenance(file, recorded, digest or sha256(file))
+    provenance = _provenance(file, recorded, None if outline else digest or sha256(file))
     if dataset.pixels:
         provenance.setdefault("shadow_size", Quality().shadow_size)
     dataset = replace(dataset, provenance=provenance)
@@ -179,11 +182,12 @@ def load(path: str | Path, task: str | None = None, split: str = "train") -> Dat
     return dataset
 
 
-def load_splits(path: str | Path, task: str | None = None) -> tuple[Dataset, Dataset | None]:
+def load_splits(path: str | Path, task: str | None = None, *, outline: bool = False) -> tuple[Dataset, Dataset | None]:
     """The training split at `path`, and the validation split if there is one."""
     file = find(Path(path).expanduser(), task, "train")
     val = DatasetFiles.holding(file).val
-    return load(file, task), load(val, task) if val.is_file() and val != file else None
+    there = val.is_file() and val != file
+    return load(file, task, outline=outline), load(val, task, outline=outline) if there else None
 
 
 def _task_in_name(file: Path) -> str | None:
@@ -203,9 +207,9 @@ def _is_mapped(archive: npz.Archive, key: str) -> bool:
     return key == "observations" and len(member.shape) == 4 and member.nbytes > MAP_ABOVE
 
 
-def _provenance(file: Path, recorded: Origin, digest: str) -> dict[str, Any]:
+def _provenance(file: Path, recorded: Origin, digest: str | None) -> dict[str, Any]:
     facts = recorded.files.get(file.name)
-    if facts is not None and facts.sha256 not in (None, digest):
+    if digest is not None and facts is not None and facts.sha256 not in (None, digest):
         raise UserError(
             f"{file.name}: its SHA-256 is not the one in {DatasetFiles.holding(file).origin.name}; make the dataset "
             "again, or remove that JSON if you changed the file on purpose"
