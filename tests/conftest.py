@@ -84,10 +84,10 @@ def cache(tmp_path_factory):
 def one_program():
     """Runs of one agent on one dataset share a compiled program, as processes do that find it in the cache: to load it
     anew takes a second each time."""
-    from dualgoal.runs import training
+    from dualgoal.runs import preparation
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "TrainingLoop", functools.cache(training.TrainingLoop))
+        patch.setattr(preparation, "TrainingLoop", functools.cache(preparation.TrainingLoop))
         yield
 
 

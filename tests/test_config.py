@@ -16,8 +16,9 @@ from dualgoal.errors import UserError
 from dualgoal.interface import Stream
 from dualgoal.paper.settings import preset
 from dualgoal.reps import REPS, Dual
-from dualgoal.runs import config, training
+from dualgoal.runs import config, forecast, training
 from dualgoal.runs.config import Run, differences, from_dict, to_dict
+from dualgoal.runs.preparation import How
 from dualgoal.streams import VALUE_GOALS, GoalMix
 from tiny import TASK
 
@@ -166,6 +167,8 @@ def test_what_a_file_would_not_bring_back_is_not_trained(change, words, tmp_path
     run = dataclasses.replace(RUN, **change)
     with pytest.raises(UserError, match=words):
         training.train(run, tmp_path / "run", data_path=tmp_path)
+    with pytest.raises(UserError, match=words):
+        forecast.look_ahead(run, tmp_path / "run", tmp_path, How())
     assert not (tmp_path / "run").exists()
 
 

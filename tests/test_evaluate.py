@@ -17,6 +17,7 @@ from dualgoal.errors import UserError
 from dualgoal.runs import directory, episodes, evaluation, forecast, policy, training
 from dualgoal.runs.episodes import BLOCK, Episode
 from dualgoal.runs.evaluation import Plan, WorkerEvaluator
+from dualgoal.runs.preparation import How
 from dualgoal.runs.rows import Conditions
 from tiny import make_data, tiny_run, untrained
 
@@ -94,7 +95,7 @@ def test_noise_on_image_goals_is_refused_before_training(tmp_path):
     assert not (tmp_path / "run").exists()
     np.savez(tmp_path / "mine.npz", observations=images, actions=data.actions, terminals=data.terminals)
     with refused:
-        forecast.look_ahead(dataclasses.replace(run, env="nowhere:Env"), tmp_path / "run", tmp_path, None)
+        forecast.look_ahead(dataclasses.replace(run, env="nowhere:Env"), tmp_path / "run", tmp_path, How())
 
 
 def test_the_evaluation_seed_draws_other_episodes():

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -186,6 +187,23 @@ def test_a_dry_run_sees_what_is_there(place, capsys):
     assert status == 0 and "steps 40 to 100" in out and f"id          {run.id}\n" in out and "run (exists)" in out
     status, _, err = said(capsys, *words, "--lr", "0.1", "--out", "run")
     assert status == 2 and "another configuration (lr: 0.0003 -> 0.1)" in err
+    make_data(place / "data", seed=1)
+    for more in ([], ["--dry-run"]):
+        status, _, err = said(capsys, *words[:-1], "--steps", "100", *more)
+        assert status == 2 and "run: trained on other data (SHA-256" in err
+
+
+def test_a_dry_run_knows_the_goals_of_an_evaluation(place, capsys):
+    words = ["train", TASK, "--data", "data", "--rep", "orig", "--algo", "gcbc", "--algo.hidden", "8", "--dry-run"]
+    assert "10 times, 5 goals x 50 episodes per seed" in said(capsys, *words)[1]
+
+
+def test_a_dry_run_asks_for_what_a_tracker_needs(place, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    for more in ([], ["--dry-run"]):
+        status, _, err = said(capsys, "train", TASK, "--data", "data", "--track", "wandb", "--episodes", "0", *more)
+        assert status == 2 and "--track wandb needs wandb, which is not installed" in err
+    assert not (place / "runs").exists()
 
 
 def test_time_grows_with_steps_seeds_and_what_a_step_computes(place, monkeypatch):

@@ -11,7 +11,7 @@ from dualgoal.data import dataset
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs
 from dualgoal.paper.tables import PlannedRun
-from dualgoal.runs import config, continuing, directory, overview, training
+from dualgoal.runs import config, continuing, directory, overview, preparation, training
 from run_files import rows, write_run
 from tiny import TASK, Scorer, make_data, record, tiny_run
 
@@ -110,7 +110,7 @@ def test_the_same_command_elsewhere_finds_data_and_goals(tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path / place)
         asked = dataclasses.replace(run, eval_goals=f"{path}goals.txt")
         assert continuing.absolute(asked).eval_goals == str(tmp_path / "goals.txt")
-        facts = training.describe(run, dataset.load(f"{path}data", run.task))
+        facts = preparation.describe(run, dataset.load(f"{path}data", run.task))
         assert Path(facts.dataset.file).is_absolute() and Path(facts.dataset.file).is_file()
     for other in ("env", "env:3", "validation:5", "nowhere.txt"):
         assert continuing.absolute(dataclasses.replace(run, eval_goals=other)).eval_goals == other

@@ -15,7 +15,7 @@ from dualgoal.data import dataset
 from dualgoal.engine.items import Item, perform
 from dualgoal.errors import UserError
 from dualgoal.loop import TrainingLoop
-from dualgoal.runs import memory, policy, training
+from dualgoal.runs import memory, policy, preparation, training
 from tiny import TASK, flags, make_data, tiny_run
 
 GIB = 2**30
@@ -29,7 +29,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def loop(data):
     run = tiny_run("dual", "gcivl", seeds=(0, 1, 2, 3))
-    return TrainingLoop(policy.agent_for(run, training.describe(run, dataset.load(data, TASK)).sizes), run.seeds)
+    return TrainingLoop(policy.agent_for(run, preparation.describe(run, dataset.load(data, TASK)).sizes), run.seeds)
 
 
 def on_a_gpu(monkeypatch, loop, devices, **stats):
@@ -73,9 +73,12 @@ def test_a_run_that_does_not_fit_is_refused_before_it_is_compiled(data, tmp_path
     monkeypatch.setattr(machine, "free_memory", lambda: 1 << 20)
     run = tiny_run(seeds=(0, 1), **{"algo.hidden": [256, 256]})
     words = [*flags(run), "--algo.hidden", "256", "256", "--data", str(data), "--out", str(tmp_path / "run")]
+    assert main([*words, "--dry-run"]) == 2 and not (tmp_path / "run").exists()
+    foreseen = capsys.readouterr().err
     assert main(words) == 2 and not compiled
     err = capsys.readouterr().err
     assert re.search(r"/run: needs at least \S+ MiB \(2 seeds of \S+ MiB\) and has 1.0 MiB of memory; take fewer", err)
+    assert foreseen == err
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "failed"
     call = lambda workers: training.train(run, tmp_path / "other", data_path=data, quiet=True)
     assert "take fewer seeds" in (perform(Item("a", tmp_path / "other", call), 1) or "")

@@ -12,6 +12,7 @@ import pytest
 
 from dualgoal.cli.main import main
 from dualgoal.runs import config
+from dualgoal.runs.facts import Sizes
 from run_files import rows, write_run
 from tiny import TASK, make_data, tiny_run
 
@@ -99,6 +100,17 @@ MISTAKES = {
     RUN + "--max-steps x": "--max-steps is 'x'; expected a whole number",
     "train cube-single-play-v0 --data data --out new": "cube-single-play-v0.npz: no such dataset (there are: ",
     f"train {TASK} --data nowhere --out new": "nowhere",
+    f"train {TASK} --data data --out .": "holds runs; give the run a folder of its own, such as --out NAME",
+    f"train {TASK} --data data --out new --steps 1e6 --log-every 1": "metrics.jsonl would have 2,000,000 rows",
+    "train antmaze-medium-navigate-v0 --data own.npz --out new": "'observations' have shape (2,) but those of antmaze",
+    "train own --data other --out new --episodes 0": "the validation data have observations 2, goals 2, actions of 1",
+    RUN + "--env envs.py:Good --eval-goals validation:2": "the environment does not follow reset(options",
+    RUN + "--eval-goals env:9": "the environment has 5 tasks, fewer than the 9 to evaluate",
+    # Two stages
+    RUN + "--frozen-rep stage": "stage: no checkpoint yet; train first",
+    RUN + "--frozen-rep stage --seeds 7": "stage: has seeds [0, 3], this run needs [7]; train those first",
+    RUN + "--frozen-rep stage --discount 0.9": "stage: its value has the discount 0.99, this run 0.9; give --discount",
+    "train own --data wide.npz --episodes 0 --out new --frozen-rep stage": "stage: was trained on observations 2, ",
     f"train {TASK} --data data --out run --lr 0.1 --steps 40": "run: holds a run with another configuration",
     # Files with options
     "train --config nowhere.toml": "nowhere.toml: no such file; give a TOML file with the options of a run",
@@ -138,11 +150,8 @@ MISTAKES = {
     + "--env envs.py:Good --eval-goals goals.txt": "goals.txt: goals of shape (1, 3); expected one or more rows of 2",
     OWN + "--env envs.py:Good --eval-goals envs.py": "envs.py: no list of goals",
     OWN + "--env envs.py:Good --eval-goals validation:3": "the dataset has no validation episodes",
-    OWN + "--env envs.py:Wide --dry-run": "the environment's observations are (3,), the data's (2,)",
-    OWN + "--env envs.py:Good --eval-goals goals.txt --dry-run": "goals.txt: goals of shape (1, 3)",
-    RUN + "--eval-goals goals.txt --dry-run": "goals.txt: goals of shape (1, 3)",
-    "train pointmaze-mine-navigate-v0 --data own.npz --dry-run": "no environment for task 'pointmaze-mine-navigate-v0'",
-    RUN + "--workers 0 --dry-run": "workers is 0; expected at least 1",
+    RUN + "--eval-goals goals.txt": "goals.txt: goals of shape (1, 3)",
+    "train pointmaze-mine-navigate-v0 --data own.npz --out new": "no environment for task 'pointmaze-mine-navigate-v0'",
     # Data
     "data info nowhere.npz": "nowhere.npz",
     "data info envs.py": "envs.py: not a readable npz (zip) file",
@@ -210,6 +219,10 @@ def place(tmp_path_factory):
     np.savez(folder / "own.npz", **good)
     np.savez(folder / "nan.npz", **good | {"observations": np.full_like(good["observations"], np.nan)})
     np.savez(folder / "large.npz", **good | {"actions": 3 * good["actions"]})
+    np.savez(folder / "wide.npz", **good | {"observations": np.tile(good["observations"], 2)})
+    (folder / "other").mkdir()
+    np.savez(folder / "other" / "own.npz", **good)
+    np.savez(folder / "other" / "own-val.npz", **good | {"actions": good["actions"][:, :1]})
     np.savez(folder / "part.npz", actions=good["actions"], terminals=good["terminals"])
     (folder / "empty").mkdir()
     texts = {"envs.py": ENVIRONMENTS, "bad.toml": "steps =", "key.toml": "stesp = 3", "type.toml": "lr = 'fast'"}
@@ -221,6 +234,7 @@ def place(tmp_path_factory):
     write_run(folder / "run", run, rows(run, 4))
     write_run(folder / "bare", run, [])
     write_run(folder / "elsewhere", dataclasses.replace(run, task="arm"), [])
+    write_run(folder / "stage", tiny_run("dual", "none"), [], sizes=dataclasses.asdict(Sizes((2,), 2, discrete=False)))
     write_run(folder / "scene", config.Run("scene-play-v0", run.rep, run.algo), [])
     return folder
 
@@ -237,12 +251,22 @@ def test_there_are_more_than_sixty():
 
 @pytest.mark.parametrize("words", MISTAKES)
 def test_a_mistake_is_one_line_and_status_2(words, place, capsys, monkeypatch):
+    refuse(words, MISTAKES[words], place, capsys, monkeypatch)
+
+
+@pytest.mark.parametrize("words", [words for words in MISTAKES if words.startswith("train") and "nan.npz" not in words])
+def test_a_dry_run_refuses_what_training_refuses(words, place, capsys, monkeypatch):
+    """Apart from wrong numbers in observations, which it does not read."""
+    refuse(f"{words} --dry-run", MISTAKES[words], place, capsys, monkeypatch)
+
+
+def refuse(words, message, place, capsys, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setenv("DUALGOAL_CACHE", str(place / "cache"))
     before = state(place)
     status = main(shlex.split(words))
     said = capsys.readouterr()
     assert status == 2 and said.err.startswith("dualgoal: ") and said.err.count("\n") == 1, said.err
-    assert MISTAKES[words] in said.err and "Traceback" not in said.err
+    assert message in said.err and "Traceback" not in said.err
     assert state(place) == before, "a refused command leaves nothing behind"
     assert len(json.dumps(said.out)) < 400

@@ -16,7 +16,7 @@ from dualgoal.data import sources, tidy
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import own
 from dualgoal.errors import UserError
-from dualgoal.runs import config, training
+from dualgoal.runs import config, preparation
 from dualgoal.runs import policy as policies
 
 SMALL = {"rep": "orig", "algo": "gcbc", "algo.hidden": (8, 8), "batch_size": 8, "steps": 1, "episodes": 6}
@@ -242,7 +242,7 @@ def test_a_policy_takes_images_with_channels_first():
     images = np.random.default_rng(0).integers(0, 256, (40, 3, 16, 16)).astype(np.uint8)
     data = Dataset(np.moveaxis(images, 1, -1), np.zeros((40, 1), np.float32), np.arange(40) % 10 == 9)
     run = config.from_dict({"task": "camera", "rep": {"name": "orig"}, "algo": {"name": "gcbc", "hidden": [8]}})
-    facts = training.describe(run, data)
+    facts = preparation.describe(run, data)
     agent = policies.agent_for(run, facts.sizes)
     policy = policies.Policy(agent, agent.init(random.key(0)).params, run, facts)
     usual = policy.act(data.observations[:3], data.observations[5])

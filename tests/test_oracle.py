@@ -10,7 +10,7 @@ from dualgoal.data import dataset, npz, oracle
 from dualgoal.envs import registry, tasks
 from dualgoal.errors import UserError
 from dualgoal.paper import settings
-from dualgoal.runs import training, world
+from dualgoal.runs import preparation, world
 from tiny import TASK, make_data
 
 MAZE = "pointmaze-medium-navigate-oraclerep-v0"
@@ -63,8 +63,8 @@ def test_data_and_environment_agree_on_them(tmp_path):
     data, validation = dataset.load_splits(folder, MAZE)
     assert np.array_equal(data.goals, data.observations + 0.5) and validation.goal_shape == (2,)
     run = settings.preset(MAZE, "dual", "gcivl", steps=10)
-    training.check_evaluation(run)
-    facts = training.describe(run, data)
+    preparation.check_evaluation(run)
+    facts = preparation.describe(run, data)
     assert facts.dataset.goal_space.keys == ("oraclerep",) and facts.sizes.goal == (2,)
     env = world.make(run, facts)
     _, info = env.reset(seed=0, task_id=2)

@@ -565,14 +565,15 @@ def test_an_algorithm_keeps_its_word(changes, words):
 def test_what_an_outside_part_raises_is_one_line_and_leaves_no_run_behind(rep, raised, tmp_path, capsys):
     folder, out = tiny.make_data(tmp_path / "data"), tmp_path / "runs" / "run"
 
-    def train(name):
+    def train(name, *more):
         words = ["train", tiny.TASK, "--rep", f"far_parts:{name}", "--algo", "gcbc", "--algo.hidden", "8"]
         words += ["--steps", "2", "--batch-size", "8", "--episodes", "0", "--data", str(folder), "--out", str(out)]
-        return main(words)
+        return main([*words, *more])
 
-    assert train(rep) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"{rep} raised {raised}" in line and "(far_parts.py, line " in line and "DUALGOAL_DEBUG=1" in line
+    for more in ([], ["--dry-run"]):
+        assert train(rep, *more) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{rep} raised {raised}" in line and "(far_parts.py, line " in line and "DUALGOAL_DEBUG=1" in line
     assert not out.parent.exists()
     if rep == "Faulty":  # what was there before stays, and the folder is free for another run
         out.mkdir(parents=True)

@@ -20,7 +20,7 @@ from dualgoal.data.origin import ActionRange
 from dualgoal.envs import own, registry
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
-from dualgoal.runs import config, training, world
+from dualgoal.runs import config, preparation, training, world
 from dualgoal.runs.episodes import play
 
 
@@ -260,7 +260,7 @@ def test_goals_of_the_shape_of_an_observation_need_not_be_observations():
         unknown.step(np.zeros(1))
     goals = Dataset(np.zeros((4, 2)), np.zeros((4, 1)), np.arange(4) == 3, goals=np.ones((4, 2), np.float32))
     run = config.from_dict({"task": "line", "rep": {"name": "orig"}, "algo": {"name": "gcivl"}, "max_steps": 5})
-    made = world.make(run, training.describe(run, goals), Line)
+    made = world.make(run, preparation.describe(run, goals), Line)
     assert not made.terms.goals_as_states
 
 
@@ -418,7 +418,7 @@ def run(**changes) -> config.Run:
 
 
 def facts(run, data, **changes):
-    return dataclasses.replace(training.describe(run, data), **changes)
+    return dataclasses.replace(preparation.describe(run, data), **changes)
 
 
 def test_a_run_says_where_its_goals_come_from():

@@ -11,7 +11,7 @@ import pytest
 import dualgoal
 from dualgoal.data import dataset
 from dualgoal.errors import UserError
-from dualgoal.runs import checkpoint, config, directory, export, training
+from dualgoal.runs import checkpoint, config, directory, export, preparation
 from tiny import TASK, make_data, untrained
 
 
@@ -179,10 +179,10 @@ def test_rows_are_standardised_for_the_networks_alone(tmp_path):
     np.testing.assert_allclose(reader["encode"](arrays, about, GOALS), policy.encode(GOALS), atol=2e-5)
     second = dataclasses.replace(plain.run, frozen_rep=str(tmp_path / "plain"))
     with pytest.raises(UserError, match="plain: its data were standardised in another way"):
-        training.describe(second, dataset.load(folder, TASK))
+        preparation.describe(second, dataset.load(folder, TASK))
     (folder / f"{TASK}.json").write_text(json.dumps({"observation_standard": {"mean": [1.0], "std": [2.0]}}))
     with pytest.raises(UserError, match="standardised with 1 number, but rows have 2"):
-        training.describe(plain.run, dataset.load(folder, TASK))
+        preparation.describe(plain.run, dataset.load(folder, TASK))
 
 
 def test_export_says_what_it_cannot_do(path, tmp_path):

@@ -13,7 +13,7 @@ import pytest
 import tiny
 from dualgoal import loop
 from dualgoal.errors import Preempted
-from dualgoal.runs import directory, interruption, training
+from dualgoal.runs import directory, interruption, preparation, training
 from tiny import Scorer, flags, record, tiny_run
 
 pytestmark = [
@@ -92,7 +92,7 @@ def test_during_compilation_nothing_is_begun(folder, tmp_path, undisturbed, monk
         return compile_loop(lowered)
 
     monkeypatch.setattr(loop, "compile_loop", slowly)
-    monkeypatch.setattr(training, "TrainingLoop", loop.TrainingLoop)  # which compiles
+    monkeypatch.setattr(preparation, "TrainingLoop", loop.TrainingLoop)  # which compiles
     with pytest.raises(Preempted, match="nothing has been trained yet"):
         train(folder, tmp_path / "a")
     monkeypatch.undo()

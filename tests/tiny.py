@@ -86,9 +86,9 @@ def untrained(path: Path, folder: Path, rep: str = "orig", algo: str = "gcbc", *
 def untrained_run(path: Path, folder: Path, run: Run) -> Run:
     from dualgoal.data import dataset
     from dualgoal.loop import TrainingLoop
-    from dualgoal.runs import directory, policy, training, trees
+    from dualgoal.runs import directory, policy, preparation, trees
 
-    facts = training.describe(run, dataset.load(folder, TASK))
+    facts = preparation.describe(run, dataset.load(folder, TASK))
     program = TrainingLoop(policy.agent_for(run, facts.sizes), run.seeds)
     with directory.Store(path, run, facts) as record:
         record.save(run.steps, trees.to_host(program.init()))

@@ -114,8 +114,10 @@ class Train(Run, Verb):
             return
         if self.dry_run:
             from dualgoal.runs import forecast
+            from dualgoal.runs.preparation import How
 
-            print(forecast.text(forecast.look_ahead(run, out, self.data, self.workers, self.video)))
+            asked = How(self.workers, self.track, self.video)
+            print(forecast.text(forecast.look_ahead(run, out, self.data, asked)))
             return
         from dualgoal.runs import training
 

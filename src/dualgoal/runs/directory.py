@@ -150,6 +150,16 @@ def usable_evaluations(path: str | Path, name: str = EVALUATIONS) -> tuple[list[
     return usable_rows(Path(path) / name, EvalRow.from_json)
 
 
+def require_place(path: Path, run: Run) -> None:
+    """Raise if the directory `path` is not one for this run."""
+    if (whole := path.resolve()) == Path(whole.anchor):
+        raise UserError(f"{path}: is the root of the file system; choose a folder for --out")
+    if os.path.lexists(path / CONFIG):
+        require_same_run(path, read_run(path), run)
+    else:
+        _require_own_folder(path)
+
+
 def _require_own_folder(path: Path) -> None:
     """Raise if a new run would be made in a folder that holds other runs, which it would hide, or datasets."""
     for what, patterns in (("runs", (f"*/{CONFIG}", f"*/*/{CONFIG}")), ("datasets", ("*.npz",))):
@@ -167,12 +177,7 @@ class Store(AbstractContextManager["Store"]):
         self, path: Path, run: Run, facts: RunFacts, warn: Callable[[str], None] = print, *, wait: bool = False
     ):
         self.path, self.run, self.warn = Path(path), run, warn
-        if (whole := self.path.resolve()) == Path(whole.anchor):
-            raise UserError(f"{path}: is the root of the file system; choose a folder for --out")
-        if os.path.lexists(self.path / CONFIG):  # a wrong command does not even touch a run that is there
-            require_same_run(self.path, read_run(self.path), run)
-        else:
-            _require_own_folder(self.path)
+        require_place(self.path, run)  # a wrong command does not even touch a run that is there
         make_folder(self.checkpoints)
         require_no_link(self.checkpoints)
         self.owner = owner.acquire(self.path, wait=wait, say=warn)
@@ -214,7 +219,12 @@ class Store(AbstractContextManager["Store"]):
             content = {"run": config.to_dict(self.run), "id": self.run.id, **facts.to_json()}
         else:
             before = read(self.path)
-            _require_same(self.path, before, self.run, facts, self.warn)
+            require_same(self.path, before, self.run, facts)
+            for change in facts.changes_since(before.facts):
+                self.warn(
+                    f"{self.path}: {change}; training continues, but results will not be bit-identical to an "
+                    "uninterrupted run"
+                )
             if self.run.steps == before.run.steps or self.run.steps < max(steps(self.path), default=0):
                 return
             content = read_config(self.path)
@@ -333,7 +343,8 @@ def require_same_run(path: Path, before: Run, run: Run) -> None:
         raise UserError(f"{path}: holds a run with another configuration ({'; '.join(changed)}); {advice}")
 
 
-def _require_same(path: Path, before: Recorded, run: Run, facts: RunFacts, warn: Callable[[str], None]) -> None:
+def require_same(path: Path, before: Recorded, run: Run, facts: RunFacts) -> None:
+    """The same, and raise if its data or its evaluation goals are not those with which it began."""
     require_same_run(path, before.run, run)
     old, new = before.facts.dataset.sha256, facts.dataset.sha256
     if old != new:
@@ -345,10 +356,3 @@ def _require_same(path: Path, before: Recorded, run: Run, facts: RunFacts, warn:
             f"{path}: evaluated with {had}, and '{run.eval_goals}' now gives {new_goals[0]} that are not the same; "
             "restore them or choose another --out"
         )
-    was, now = ({**found.versions, **vars(found.hardware)} for found in (before.facts, facts))
-    for name in ("jax", "jaxlib", "mujoco", "device", "devices", "threads", "precision"):
-        if was.get(name) != now.get(name):
-            warn(
-                f"{path}: {name} was {was.get(name)} and is now {now.get(name)}; "
-                "training continues, but results will not be bit-identical to an uninterrupted run"
-            )

@@ -163,6 +163,12 @@ class RunFacts:
                 has, wide = number_of(len(standard.mean), "number"), math.prod(shape)
                 raise UserError(f"dataset: standardised with {has}, but rows have {wide}")
 
+    def changes_since(self, before: "RunFacts") -> list[str]:
+        """What is not as it was then, of versions and of the machine, and may change bits."""
+        was, now = ({**found.versions, **vars(found.hardware)} for found in (before, self))
+        names = ("jax", "jaxlib", "mujoco", "device", "devices", "threads", "precision")
+        return [f"{n} was {was.get(n)} and is now {now.get(n)}" for n in names if was.get(n) != now.get(n)]
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, as written to config.json."""
         return dataclasses.asdict(self)

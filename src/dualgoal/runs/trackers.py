@@ -4,6 +4,7 @@ Both work without an account: W&B writes offline unless WANDB_MODE says otherwis
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from dualgoal.errors import require_known
 from dualgoal.files import require_no_link
 from dualgoal.runs import config
 
-TRACKERS = ("tensorboard", "wandb")
+TRACKERS = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # and the packages that they need
 
 
 class TensorBoard:
     def __init__(self, folder: Path, step: int):
-        tensorboard = imports.optional("tensorboardX", "track", "--track tensorboard")
+        tensorboard = _package("tensorboard")
         self._writer: Any = tensorboard.SummaryWriter(logdir=str(folder / "tensorboard"), purge_step=step)
 
     def log(self, step: int, values: dict[str, float]) -> None:
@@ -30,7 +31,7 @@ class TensorBoard:
 
 class WandB:
     def __init__(self, folder: Path, run: config.Run):
-        wandb = imports.optional("wandb", "track", "--track wandb")
+        wandb = _package("wandb")
         mode: Any = os.environ.get("WANDB_MODE", "offline")
         self._run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "dualgoal"), name="/".join((run.task, *run.names)), dir=str(folder),
@@ -49,9 +50,19 @@ class WandB:
 Tracker = TensorBoard | WandB
 
 
+def require(names: Iterable[str]) -> None:
+    """Raise if there is no tracker of one of these names, or if its package is not installed."""
+    for name in names:
+        require_known("tracker", name, TRACKERS)
+        _package(name)
+
+
+def _package(name: str) -> Any:
+    return imports.optional(TRACKERS[name], "track", f"--track {name}")
+
+
 def open_trackers(names: tuple[str, ...], folder: Path, run: config.Run, step: int) -> list[Tracker]:
     """The trackers of these names, writing below the run directory from `step` on."""
     for name in names:
-        require_known("tracker", name, TRACKERS)
         require_no_link(folder / name)
     return [TensorBoard(folder, step) if n == "tensorboard" else WandB(folder, run) for n in dict.fromkeys(names)]
