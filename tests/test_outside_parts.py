@@ -320,12 +320,12 @@ def test_a_wrapper_of_a_representation_without_a_loss_trains(parts):
 @pytest.mark.parametrize("shape", [(3,), IMAGE], ids=["vectors", "images"])
 @pytest.mark.parametrize("name", REPS)
 def test_a_wrapped_representation_is_the_one_that_it_holds(name, shape):
-    """Parameters, losses and gradients are equal, and so are its declarations, but those of raw goals and exports."""
+    """Parameters, losses and gradients are equal, and so are its declarations, but for exports."""
     inner = small.rep(name)
     spec = Spec(shape, 2, discount=0.9, batch_size=4)
     one, other = (Agent(rep, GCIVL(hidden=(8,)), spec) for rep in (inner, Wrapped(inner)))
     declared = {n for n in vars(Representation) if not n.startswith("_") and not callable(getattr(Representation, n))}
-    for field in declared - {"learned", "goal_network", "set_per_task"}:
+    for field in declared - {"goal_network", "set_per_task"}:
         assert getattr(other.rep, field) == getattr(inner, field), field
     data, found = small.data(shape), []
     for agent in (one, other):
@@ -333,6 +333,20 @@ def test_a_wrapped_representation_is_the_one_that_it_holds(name, shape):
         found.append((agent.update(state, data, random.key(1)), agent.act(state.params, *look(data), random.key(2))))
     for a, b in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_wrapped_raw_goal_is_a_raw_goal_unless_it_is_changed(parts):
+    assert not Wrapped(small.rep("orig")).learned
+    assert parts.Scaled(inner=small.rep("orig")).learned, "what it gives is no goal any more"
+
+
+def test_a_frozen_representation_that_looks_at_states_is_refused_without_its_state_encoder(parts):
+    """On images with two shared encoders, only the goal's comes along: z would be that of another state encoder."""
+    ahead, images = parts.Seen(), Spec(IMAGE, 2, batch_size=4)
+    Agent(ahead, GCIVL(hidden=(8,)), images)
+    Agent(ahead, GCIVL(hidden=(8,)), SPEC, frozen=True)
+    with pytest.raises(UserError, match="^GCIVL cannot use a frozen Seen on images: its state encoder does not come"):
+        Agent(ahead, GCIVL(hidden=(8,)), images, frozen=True)
 
 
 def look(data):

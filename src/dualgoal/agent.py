@@ -108,7 +108,7 @@ class Agent:
         compatibility.check_pair(self.rep, self.algo, self.frozen)
         compatibility.check_vector(self.rep, self.algo, self.algo_spec.goal_shape)
         compatibility.check_goals(self.rep, self.spec)
-        compatibility.check_value(self.rep, self.algo, self.has_rep_value)
+        compatibility.check_state_encoder(self.rep, self.algo, self.lost_state_encoder)
 
     # What the parts see -----------------------------------------------------------------------------------------------
 
@@ -118,10 +118,15 @@ class Agent:
         return self.spec.pixels and self.rep.fusion in ("shared", "one")
 
     @cached_property
+    def lost_state_encoder(self) -> bool:
+        """Whether a frozen representation has learned from a state encoder that is not here: of two that were shared,
+        only the goal's comes along."""
+        return self.frozen and self.shares_encoders and self.rep.fusion == "shared"
+
+    @cached_property
     def has_rep_value(self) -> bool:
-        """Whether the representation has a value that can be asked here. Where two encoders are shared, a frozen one's
-        value reads features of the first run's state encoder, which does not come along with the goal encoder."""
-        return self.rep.learns_value and not (self.frozen and self.shares_encoders and self.rep.fusion == "shared")
+        """Whether the representation has a value that can be asked here."""
+        return self.rep.learns_value and not self.lost_state_encoder
 
     @cached_property
     def rep_spec(self) -> Spec:

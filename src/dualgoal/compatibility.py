@@ -110,12 +110,15 @@ def check_goals(rep: Representation, spec: Spec) -> None:
         raise UserError(f"{name} asks which goals a state has reached (hard_goals), {what}; leave hard_goals out")
 
 
-def check_value(rep: Representation, algo: Algorithm, usable: bool) -> None:
-    """Refuse an algorithm that takes its advantages from a representation's own value where that is not `usable`."""
-    if algo.needs_rep_value and not usable:
+def check_state_encoder(rep: Representation, algo: Algorithm, lost: bool) -> None:
+    """Refuse what reads features of the state encoder that a frozen representation has `lost`: its own value, and z
+    where it looks at the state."""
+    if lost and (algo.needs_rep_value or rep.looks_at_state):
+        of_value = algo.needs_rep_value and not rep.looks_at_state
+        what = "the value of a frozen" if of_value else "a frozen"
         raise UserError(
-            f"{type(algo).__name__} cannot use the value of a frozen {type(rep).__name__} on images: its state encoder "
-            f"does not come along; leave direct extraction out, or train both in one run"
+            f"{type(algo).__name__} cannot use {what} {type(rep).__name__} on images: its state encoder does not come "
+            f"along; {'leave direct extraction out, or ' * of_value}train both in one run"
         )
 
 

@@ -18,6 +18,10 @@ class Wrapped(Representation):
     inner: Representation = field(default_factory=Dual)
     """The representation that is varied."""
 
+    @property
+    def learned(self) -> bool:
+        return self.inner.learned or type(self).encode is not Wrapped.encode
+
     def init(self, key: PRNGKeyArray, spec: Spec) -> Nets:
         return self.inner.init(key, spec)
 
@@ -37,8 +41,7 @@ class Wrapped(Representation):
         return self.inner.value(nets, s, g, spec)
 
 
-# `Wrapped` declares what the representation inside declares. Not `learned` and `goal_network`: a subclass may make
-# anything of z.
+# `Wrapped` declares what the representation inside declares. Not `goal_network`: a subclass may make anything of z.
 FORWARDED = ("ema", "stream", "learns_value", "looks_at_state", "on_sphere", "embeds_both", "compares_both", "fusion")
 for _name in FORWARDED:
     setattr(Wrapped, _name, property(attrgetter(f"inner.{_name}")))
