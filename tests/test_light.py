@@ -12,9 +12,11 @@ import pytest
 
 import dualgoal.collect
 import dualgoal.envs  # noqa: F401
+from dualgoal import imports
 from dualgoal.cli import doctor
 from dualgoal.cli.main import main
 from dualgoal.envs import versions
+from dualgoal.errors import UserError
 
 ABSENT = ("mujoco", "ogbench", "dm_control", "gymnasium_robotics", "imageio", "imageio_ffmpeg", "onnx", "pyarrow")
 OURS = ("dualgoal.envs.ogbench", "dualgoal.collect.behaviours", "dualgoal.collect.generate")
@@ -91,3 +93,12 @@ def test_the_doctor_says_that_there_is_no_simulator(monkeypatch):
     assert found["rendering"]["backends"] == {"mujoco": "missing"}
     assert any("your own data need none" in line and "dualgoal[ogbench]" in line for line in found["advice"])
     assert not any("libegl1" in line for line in found["advice"])
+
+
+def test_a_package_that_is_there_but_broken_is_not_called_missing(tmp_path, monkeypatch):
+    (tmp_path / "halfway.py").write_text("import numpy.no_such_part\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="^a film needs halfway, which is installed but cannot be imported .*no_such_part"):
+        imports.optional("halfway", "video", "a film")
+    with pytest.raises(UserError, match="^a film needs nowhere_at_all, which is not installed: pip install"):
+        imports.optional("nowhere_at_all", "video", "a film")

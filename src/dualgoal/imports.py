@@ -111,10 +111,16 @@ def raised(what: str, error: Exception | SystemExit) -> UserError:
 
 def optional(module: str, extra: str, what: str) -> Any:
     """A module of an optional package, or one line that says how to install it; `what` is the thing that needs it."""
+    package = module.split(".")[0]
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise missing(what, module.split(".")[0], extra) from error
+        if isinstance(error, ModuleNotFoundError) and error.name in (package, module):
+            raise missing(what, package, extra) from error
+        raise UserError(
+            f"{what} needs {package}, which is installed but cannot be imported ({brief(error)}); install it anew: "
+            f"{install(extra)}"
+        ) from error
 
 
 def missing(what: str, package: str, extra: str) -> UserError:

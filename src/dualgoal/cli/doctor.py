@@ -15,7 +15,8 @@ from dualgoal.errors import UserError
 
 GIB = 2**30
 _EXTRAS = {
-    "tensorboardX": "track", "wandb": "track", "minari": "minari", "imageio-ffmpeg": "video",
+    "h5py": "hdf5", "minari": "minari", "pyarrow": "lerobot", "onnxruntime": "onnx", "pandas": "notebook",
+    "imageio-ffmpeg": "video", "tensorboardX": "track", "wandb": "track", "ray": "ray", "submitit": "slurm",
 }  # package: extra that installs it  # fmt: skip
 
 
