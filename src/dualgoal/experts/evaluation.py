@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal import texts
 from dualgoal.collect.behaviours import WALK_NOISE
 from dualgoal.experts.bodies import BODIES, Body
 from dualgoal.experts.simulations import Simulations
@@ -142,8 +143,8 @@ def _within(when: np.ndarray, limit: int) -> tuple[float, float | None]:
 def table(found: dict[str, Measures]) -> str:
     """The measures as text, with a column for each noise."""
     heads = ["without noise" if noise == "0" else f"noise {noise}" for noise in found]
-    lines = [f"{'':<40}" + "".join(f"{head:>16}" for head in heads)]
+    rows = [["", *heads]]
     for name in next(iter(found.values())):
         values = [measures[name] for measures in found.values()]
-        lines.append(f"{name:<40}" + "".join(f"{'never' if v is None else f'{v:.3f}':>16}" for v in values))
-    return "\n".join(lines)
+        rows.append([name, *("never" if v is None else f"{v:.3f}" for v in values)])
+    return "\n".join(texts.aligned(rows, right=range(1, len(rows[0]))))

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from dualgoal import errors, jsons
+from dualgoal import errors, jsons, texts
 from dualgoal.envs.tasks import is_pixels
 from dualgoal.errors import UserError
 from dualgoal.paper import tables
@@ -145,15 +145,15 @@ def markdown(methods: Sequence[Method], ours: Mapping[str, Mapping[str, str]]) -
             marks = [letters.setdefault(d, letter(len(letters))) for d in differences(method, row)]
             text = f"{row.mean:g}" + (f"±{row.std:g}" if row.std is not None else "")
             cells[row.task][method.method] = text + (f" ({', '.join(sorted(marks))})" if marks else "")
-    shown = [task for task in TASKS if cells[task]]
-    heads = [*ours, *(method.method for method in methods)]
-    table = ["| task | " + " | ".join(heads) + " |", "| --- |" + " ---: |" * len(heads)]
-    for task in shown:
-        texts = [*(column.get(task, "") for column in ours.values()), *(cells[task].get(m.method, "") for m in methods)]
-        table.append(f"| {task} | " + " | ".join(texts) + " |")
+    row_of = lambda task, theirs: [
+        *(column.get(task, "") for column in ours.values()),
+        *(theirs.get(method.method, "") for method in methods),
+    ]
+    rows = [["task", *ours, *(method.method for method in methods)]]
+    rows += [[task, *row_of(task, cells[task])] for task in TASKS if cells[task]]
     if averages := {m.method: f"{mean:.0f}" for m in methods if (mean := average(m)) is not None}:
-        texts = [*(column.get(AVERAGE, "") for column in ours.values()), *(averages.get(m.method, "") for m in methods)]
-        table.append(f"| average of {len(tables.STATE_TASKS)} state tasks | " + " | ".join(texts) + " |")
+        rows.append([f"average of {len(tables.STATE_TASKS)} state tasks", *row_of(AVERAGE, averages)])
+    table = texts.markdown(rows, right=range(1, len(rows[0])))
     legend = [f"- ({letter}) {words}" for words, letter in letters.items()]
     return "\n".join([*table, "", *legend, "", *_sources(methods), ""])
 

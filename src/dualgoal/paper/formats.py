@@ -6,6 +6,7 @@ published number says that it lies inside our 95 % interval.
 
 from collections.abc import Callable
 
+from dualgoal import texts
 from dualgoal.errors import number_of
 from dualgoal.paper.filled import Cell, Difference, FilledTable, Line, Measured
 from dualgoal.paper.tables import Number
@@ -18,12 +19,10 @@ def text(filled: FilledTable) -> str:
     rows = [["", *filled.headings.values()]]
     for line in _lines(filled):
         rows += _text_rows(filled, line)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = [[name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])] for name, *cells in rows]
-    body = ["  ".join(row).rstrip() for row in aligned]
-    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+    head, *body = texts.aligned(rows, right=range(1, len(rows[0])))
+    rule = "-" * max(map(len, [head, *body]))
     below = notes(filled)
-    return "\n".join([heading(filled), "", body[0], rule, *body[1:], *[""] * bool(below), *below, ""])
+    return "\n".join([heading(filled), "", head, rule, *body, *[""] * bool(below), *below, ""])
 
 
 def heading(filled: FilledTable) -> str:
@@ -132,11 +131,10 @@ def short(steps: int) -> str:
 
 def markdown(filled: FilledTable) -> str:
     """A pipe table; each cell is ours with its interval, steps and seeds, then the paper's in parentheses."""
-    head = ["task", *filled.headings.values()]
-    rows = [head, ["---"] + ["---:"] * (len(head) - 1)]
+    rows = [["task", *filled.headings.values()]]
     for line in _lines(filled):
         rows.append([_label(filled, line), *(_markdown_cell(filled, cell) for cell in line.cells.values())])
-    table = ["| " + " | ".join(row) + " |" for row in rows]
+    table = texts.markdown(rows, right=range(1, len(rows[0])))
     return "\n".join([*table, "", *[f"- {note}" for note in notes(filled)]]).rstrip() + "\n"
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dualgoal import machine
+from dualgoal import machine, texts
 from dualgoal.collect import ahead
 from dualgoal.engine import choice
 from dualgoal.engine.items import Elsewhere, Item, Placement, Say
@@ -136,9 +136,8 @@ def read_record(path: Path, planned: PlannedRun) -> row_files.Record | None:
 
 def text(jobs: Sequence[dict[str, Any]]) -> str:
     """A dry run as text: one line per run, then how many there are."""
-    size = lambda job: f"{number_of(len(job['seeds']), 'seed')} x {job['steps']:>9,} steps"
-    wide = max([19, *(len(j["column"]) for j in jobs)])
-    lines = [f"{j['task']:<34} {j['column']:<{wide}} {size(j)}  {j['status']:<10} {j['out']}" for j in jobs]
+    size = lambda job: f"{number_of(len(job['seeds']), 'seed')} x {job['steps']:,} steps"
+    lines = texts.aligned([[j["task"], j["column"], size(j), j["status"], j["out"]] for j in jobs], right=[2])
     seeds = sum(len(j["seeds"]) for j in jobs)
     return "\n".join([*lines, f"{number_of(len(jobs), 'run')}, {seeds:,} counting every seed"])
 

@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dualgoal import texts
 from dualgoal.errors import UserError, number_of
 from dualgoal.paper import stats
 from dualgoal.paper.stats import Gap, Interval
-from dualgoal.runs import config, directory, measured, overview, world
+from dualgoal.runs import config, directory, measured, world
 from dualgoal.runs.rows import CRITERIA, LAST, Conditions, EvalRow, complete, scores
 
 FIELDS = ("env", "success", "max_steps", "goal_noise", "action_noise")  # of a run, about its evaluations
@@ -278,7 +279,7 @@ def text(found: Comparison) -> str:
         seeds, steps = " ".join(map(str, side.seeds)), ", ".join(f"{step:,}" for step in side.steps)
         episodes = f"{number_of(side.episodes, 'episode')} per seed and goal"
         about.append(f"{name}: {side.path}  seeds {seeds}  steps {steps}  {episodes}")
-    return "\n".join([head, *overview.aligned(lines), *about, *_notes(found, letters)])
+    return "\n".join([head, *texts.aligned(lines), *about, *_notes(found, letters)])
 
 
 def _notes(found: Comparison, letters: Sequence[str]) -> list[str]:

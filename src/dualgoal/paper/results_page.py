@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dualgoal import texts
 from dualgoal.errors import UserError, number_of
 from dualgoal.files import read_bytes, write_atomic
 from dualgoal.paper import (
@@ -209,9 +210,8 @@ def build(folder: str | Path = "results", found: Sequence[Record] | None = None)
 
 
 def _claims(found: Iterable[Record]) -> str:
-    rows = ["| claim | on the paper's numbers | on ours |", "| --- | --- | --- |"]
-    rows += [f"| {claim} | {paper} | {ours} |" for claim, paper, ours in claims.lines(found)]
-    return "\n".join(rows) + "\n"
+    rows = [("claim", "on the paper's numbers", "on ours"), *claims.lines(found)]
+    return "\n".join([*texts.markdown(rows), ""])
 
 
 def _section(name: str, found: Sequence[Record], folder: Path) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dualgoal import jsons
+from dualgoal import jsons, texts
 from dualgoal.errors import UserError
 from dualgoal.files import make_folder
 from dualgoal.paper.formats import span
@@ -68,16 +68,14 @@ def table(record: Record) -> list[str]:
     titles = {"probe": "linear probe", "solved": "solved"}
     arm = any(value for row in record.rows for value in row.arm)
     head = ["join", "seeds", *(f"slope at {mark:,}" for mark in marks), *["arm"] * arm, "area under the curve"]
-    lines = [head + [titles[name] for name in optional]]
+    lines = [[*head, *(titles[name] for name in optional)]]
     for join in dict.fromkeys(row.join for row in record.rows):
         rows = [row for row in record.rows if row.join == join]
         slopes = [[row.lights[n] for row in rows] for n in range(len(marks))]
         cells = [f"`{join}`", str(len(rows)), *(mean(values) for values in slopes[:-1]), with_interval(slopes[-1])]
         cells += [mean([row.arm[-1] for row in rows])] * arm + [with_interval([row.area for row in rows])]
         lines.append(cells + [mean([getattr(row, name) for row in rows]) for name in optional])
-    return [
-        f"| {' | '.join(cells)} |".replace("-0.00", "0.00") for cells in [lines[0], ["---"] * len(lines[0]), *lines[1:]]
-    ]
+    return [line.replace("-0.00", "0.00") for line in texts.markdown(lines)]
 
 
 def mean(values: list[Any]) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dualgoal import texts
 from dualgoal.data import dataset, npz
 from dualgoal.envs.lightsout_puzzle import Puzzle
 from dualgoal.envs.lightsout_puzzle import distance as presses_between
@@ -147,12 +148,9 @@ def text(rows: Sequence[ButtonScores]) -> str:
     pairs = [f"{row.rep} + {row.algo}" for row in rows]
     of = {pair: {row.run for row, same in zip(rows, pairs, strict=True) if same == pair} for pair in pairs}
     pairs = [f"{pair} ({row.run})" if len(of[pair]) > 1 else pair for pair, row in zip(pairs, rows, strict=True)]
-    wide = max(map(len, pairs), default=0)
-    head = ("seed", "     step", "steps per button", "per press", "per radian", "area (pairs)", "linear probe")
+    lines = [["", "seed", "     step", "steps per button", "per press", "per radian", "area (pairs)", "linear probe"]]
     show = lambda value: "-" if value is None else f"{value:.2f}"
-    lines = ["  ".join(["".ljust(wide), *head])]
     for pair, row in zip(pairs, rows, strict=True):
-        cells = [str(row.seed), f"{row.step:,}", show(row.slope), show(row.press), show(row.arm)]
-        cells += [f"{show(row.area)} ({row.near})", show(row.probe)]
-        lines.append("  ".join([pair.ljust(wide), *(c.rjust(len(h)) for c, h in zip(cells, head, strict=True))]))
-    return "\n".join(lines)
+        cells = [pair, str(row.seed), f"{row.step:,}", show(row.slope), show(row.press), show(row.arm)]
+        lines.append([*cells, f"{show(row.area)} ({row.near})", show(row.probe)])
+    return "\n".join(texts.aligned(lines, right=range(1, len(lines[0]))))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dualgoal import imports, machine
+from dualgoal import imports, machine, texts
 from dualgoal.envs.versions import Mismatch, mismatches
 from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.runs import directory, measured, world
@@ -264,9 +264,10 @@ def text(rows: Sequence[EvalRow], random: bool = False) -> str:
     """Rows for people: success in percent, a line per seed and a column per goal. `random` actions had no policy."""
     goals = sorted({row.goal for row in rows})
     cell = {(row.seed, row.goal): 100 * row.success for row in rows}
-    lines = [" seed " + "".join(f"{name:>8}" for name in [*(f"goal {g}" for g in goals), "mean"])]
+    lines = [["seed", *(f"goal {g}" for g in goals), "mean"]]
     for seed in dict.fromkeys(row.seed for row in rows):
         values = [cell[seed, g] for g in goals]
-        lines.append(f"{seed:>5} " + "".join(f"{v:>8.1f}" for v in [*values, sum(values) / len(values)]))
+        lines.append([str(seed), *(f"{v:.1f}" for v in [*values, sum(values) / len(values)])])
+    aligned = texts.aligned(lines, right=range(len(lines[0])))
     what = "random actions" if random else f"step {rows[0].step:,}"
-    return "\n".join([f"{what}, {number_of(rows[0].episodes, 'episode')} per goal, success in %", *lines])
+    return "\n".join([f"{what}, {number_of(rows[0].episodes, 'episode')} per goal, success in %", *aligned])

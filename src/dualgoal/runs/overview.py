@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from dualgoal import files, jsons
+from dualgoal import files, jsons, texts
 from dualgoal.errors import UserError, number_of, require_known
 from dualgoal.runs import directory, owner, rows
 
@@ -192,13 +192,7 @@ def cells(line: Line) -> tuple[str, ...]:
 
 
 def text(lines: Sequence[Line]) -> str:
-    return "\n".join([*aligned([COLUMNS, *map(cells, lines)]), summary(lines)])
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of a table as lines, each column as wide as it needs to be."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([*texts.aligned([COLUMNS, *map(cells, lines)]), summary(lines)])
 
 
 def picture(lines: Sequence[Line]) -> Any:
