@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tyro.conf import Positional
 
+from dualgoal import texts
 from dualgoal.cli.verb import Verb, show
 
 Entry = dict[str, Any]
@@ -88,23 +89,24 @@ def _plain(field: "dataclasses.Field[Any]") -> Any:
 
 
 def text(found: list[Entry]) -> str:
-    return "\n".join(_line(entry) for entry in found)
+    return "\n".join(texts.aligned([line for entry in found for line in _lines(entry)]))
 
 
-def _line(entry: Entry) -> str:
+def _lines(entry: Entry) -> list[list[str]]:
+    """The cells of an entry: one line, or two for a part that has options."""
     if "about" in entry:
         options = "  ".join(f"{name}={_brief(value)}" for name, value in entry["options"].items())
-        return f"{entry['name']:<13} {entry['about']}\n{'':<13} {options}".rstrip()
+        return [[entry["name"], entry["about"]], *([["", options]] if options else [])]
     if "family" in entry:
         from dualgoal.collect import experts
 
         shape = "x".join(map(str, entry["observation_shape"]))
         own = entry["needs_expert"] and not experts.all_shipped(entry["family"])
-        sizes = f"observations {shape:<8} actions {entry['action_dim']:<3} discount {entry['discount']:<6}"
-        sizes += f" representation {entry['dim']:<4}"
-        return f"{entry['name']:<34} {sizes}{' needs your own expert to generate' * own}".rstrip()
+        sizes = [f"observations {shape}", f"actions {entry['action_dim']}", f"discount {entry['discount']}"]
+        sizes.append(f"representation {entry['dim']}")
+        return [[entry["name"], *sizes, "needs your own expert to generate" * own]]
     size = f"{len(entry['tasks'])} tasks x {len(entry['columns'])} columns x {entry['seeds']} seeds"
-    return f"{entry['name']:<17} {entry['title']:<52} {size}"
+    return [[entry["name"], entry["title"], size]]
 
 
 def _brief(value: Any) -> str:
