@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dualgoal import texts
 from dualgoal.errors import UserError
 from dualgoal.paper import row_files, stats
 
@@ -28,13 +29,13 @@ def lines(a: Path, b: Path) -> list[str]:
     steps = [step for step in left if step in right and left[step].size and right[step].size]
     if not steps:
         raise UserError(f"{a} and {b} have no evaluation at the same step; they have {list(left)} and {list(right)}")
-    out = ["| step | A | B | A - B |", "| --- | --- | --- | --- |"]
+    rows = [["step", "A", "B", "A - B"]]
     for step in steps:
         gap = stats.difference(left[step], right[step], np.random.default_rng(0))
         interval = "" if gap.bootstrap is None else " [{:.1f}, {:.1f}]".format(*gap.bootstrap)
         cells = ("{:.1f} ± {:.1f}".format(*stats.mean_std(side[step])) for side in (left, right))
-        out.append(f"| {step:,} | {' | '.join(cells)} | {gap.mean:+.1f}{interval} |")
-    return out
+        rows.append([f"{step:,}", *cells, f"{gap.mean:+.1f}{interval}"])
+    return texts.markdown(rows)
 
 
 def main() -> None:

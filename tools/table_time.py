@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from dualgoal import texts
 from dualgoal.envs import registry, tasks
 from dualgoal.paper import tables
 from dualgoal.runs.episodes import BLOCK
@@ -119,23 +120,24 @@ def main() -> None:
         measure(given.seconds)
         return
     steps = {row["task"]: row for row in json.loads(STEPS_FILE.read_text())}
-    columns = [f"{n} GPU{'s' * (n > 1)}" for n in given.gpus]
-    print(f"| table | runs | seeds | GPU hours of training | evaluation, hours on {given.cores} cores | "
-          + " | ".join(f"{name}, hours" for name in columns) + " |")  # fmt: skip
-    print("| --- |" + " ---: |" * (4 + len(columns)))
+    columns = [f"{n} GPU{'s' * (n > 1)}, hours" for n in given.gpus]
+    evaluation = f"evaluation, hours on {given.cores} cores"
+    rows = [["table", "runs", "seeds", "GPU hours of training", evaluation, *columns]]
     everything: list[float] = []
     for name in TABLES:
         runs = tables.expand(name)
         found = [hours(run, steps, given.cores) for run in runs]
         everything += [all_ for all_, *_ in found]
-        row(name, len(runs), sum(len(run.seeds) for run in runs), found, [all_ for all_, *_ in found], given.gpus)
-    row("all four", "", "", None, everything, given.gpus)
+        seeds, sums = sum(len(run.seeds) for run in runs), [sum(part) for part in list(zip(*found, strict=True))[1:]]
+        cells = [name, str(len(runs)), str(seeds), *(f"{total:.0f}" for total in sums)]
+        rows.append([*cells, *ends([all_ for all_, *_ in found], given.gpus)])
+    rows.append(["all four", "", "", "", "", *ends(everything, given.gpus)])
+    print("\n".join(texts.markdown(rows, right=range(1, len(rows[0])))))
 
 
-def row(name: str, runs: Any, seeds: Any, found: Any, lengths: list[float], gpus: list[int]) -> None:
-    sums = [f"{sum(part):.0f}" for part in list(zip(*found, strict=True))[1:]] if found else ["", ""]
-    ends = [f"{makespan(lengths, n):.1f}" for n in gpus]
-    print("| " + " | ".join([name, str(runs), str(seeds), *sums, *ends]) + " |")
+def ends(lengths: list[float], gpus: list[int]) -> list[str]:
+    """When the last run ends, for each number of GPUs."""
+    return [f"{makespan(lengths, n):.1f}" for n in gpus]
 
 
 if __name__ == "__main__":

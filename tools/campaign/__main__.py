@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dualgoal import texts
+
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tests"), str(HERE)]  # the small runs that the tests use too
 # Every child compiles the same few small programs: keep all of them, from the first on.
@@ -80,8 +82,7 @@ def table(counts: Counter[tuple[str, str]]) -> str:
         lines.append([target, *map(str, row), str(sum(row))])
     sums = [sum(n for (_, r), n in counts.items() if r == result) for result in results]
     lines.append(["all", *map(str, sums), str(counts.total())])
-    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(texts.aligned(lines, right=range(1, len(lines[0]))))
 
 
 def main() -> int:
