@@ -97,7 +97,7 @@ def untrained_run(path: Path, folder: Path, run: Run) -> Run:
 
 def here(work, *_, **__):
     """In place of a pool of worker processes, whatever its options."""
-    return workers.Here(work)
+    return workers.InProcess(work)
 
 
 class Scorer:

@@ -100,7 +100,7 @@ class Pool(Generic[Job, Answer], contextlib.AbstractContextManager["Pool[Job, An
             self._idle.put(worker)
 
 
-class Here(Generic[Job, Answer]):
+class InProcess(Generic[Job, Answer]):
     """In place of a `Pool`, where no other process can do the work: a job is done when it is submitted."""
 
     def __init__(self, work: Callable[[Job], Answer]):

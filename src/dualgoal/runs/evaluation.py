@@ -22,8 +22,8 @@ from dualgoal.runs.config import Run
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode, encoder
 from dualgoal.runs.facts import RunFacts
 from dualgoal.runs.rows import Conditions, EvalRow
-from dualgoal.runs.worker import ENVIRONMENT, Job, Player
-from dualgoal.workers import Here, Pool
+from dualgoal.runs.worker import ENVIRONMENT, EpisodeBlock, Player
+from dualgoal.workers import InProcess, Pool
 
 
 class NotRecorded(UserWarning):
@@ -51,11 +51,11 @@ class Plan:
         """How a run evaluates itself."""
         return cls(run.seeds, goals, run.episodes, Conditions(run.goal_noise, run.action_noise), video)
 
-    def jobs(self, path: Path, step: int) -> list[Job]:
+    def jobs(self, path: Path, step: int) -> list[EpisodeBlock]:
         """The evaluation of one checkpoint in blocks of episodes, films last."""
         path, goals = Path(path).resolve(), range(1, self.goals + 1)
         blocks = [(first, min(BLOCK, self.episodes - first)) for first in range(0, self.episodes, BLOCK)]
-        job = functools.partial(Job, str(path), step, conditions=self.conditions, goals=self.goal_list)
+        job = functools.partial(EpisodeBlock, str(path), step, conditions=self.conditions, goals=self.goal_list)
         jobs = [job(s, g, first, count) for s in self.seeds for g in goals for first, count in blocks]
         if self.video:
             seed = self.seeds[0]
@@ -73,12 +73,12 @@ class WorkerEvaluator(AbstractContextManager["WorkerEvaluator"]):
 
     def __init__(self, plan: Plan, workers: int, cpus: Sequence[int] | None = None, env: Any = None):
         self.goals, self._plan = plan.goals, plan
-        self._pool: Pool[Job, list[Episode]] | Here[Job, list[Episode]]
+        self._pool: Pool[EpisodeBlock, list[Episode]] | InProcess[EpisodeBlock, list[Episode]]
         if env is None or isinstance(env, str):
             self._pool = Pool(Player(env), workers, environment=ENVIRONMENT, cpus=cpus)
         else:
-            self._pool = Here(Player(env))
-        self._waiting: list[tuple[int, list[tuple[Job, Future[list[Episode]]]]]] = []
+            self._pool = InProcess(Player(env))
+        self._waiting: list[tuple[int, list[tuple[EpisodeBlock, Future[list[Episode]]]]]] = []
 
     def __exit__(self, *_: object) -> None:
         self._pool.close()
@@ -119,7 +119,7 @@ def require_sensible(conditions: Conditions, *, discrete: bool, pixels: bool) ->
         raise UserError("goal noise is for vectors; evaluate image goals without it")
 
 
-def _rows(step: int, answers: Sequence[tuple[Job, list[Episode]]]) -> list[EvalRow]:
+def _rows(step: int, answers: Sequence[tuple[EpisodeBlock, list[Episode]]]) -> list[EvalRow]:
     """One row per seed and goal, as in eval.jsonl."""
     played: dict[tuple[int, int], list[Episode]] = {}
     for job, episodes in answers:

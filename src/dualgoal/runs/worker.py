@@ -20,7 +20,7 @@ ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eige
 
 
 @dataclass(frozen=True)
-class Job:
+class EpisodeBlock:
     """A block of episodes towards one evaluation goal, for one seed of one checkpoint."""
 
     run: str
@@ -48,7 +48,7 @@ class Player:
         self._no_more = False  # environments than these can be made
         self._made_for: Any = None
 
-    def __call__(self, job: Job) -> list[Episode]:
+    def __call__(self, job: EpisodeBlock) -> list[Episode]:
         began = time.process_time()
         player = self._load(job)
         sizes = player.facts.sizes
@@ -70,7 +70,7 @@ class Player:
         share = (time.process_time() - began) / job.count
         return [episode._replace(cpu_seconds=share) for episode in played]
 
-    def _load(self, job: Job) -> policy.Policy:
+    def _load(self, job: EpisodeBlock) -> policy.Policy:
         wanted = (job.run, job.step, job.seed)
         if self._policy is None:
             machine.keep_compiled(cache_folder() / "compiled")
@@ -84,7 +84,7 @@ class Player:
             self._loaded = wanted
         return self._policy
 
-    def _environments(self, player: policy.Policy, job: Job, count: int) -> list[Any]:
+    def _environments(self, player: policy.Policy, job: EpisodeBlock, count: int) -> list[Any]:
         run, facts = world.under(player.run, player.facts, job.conditions, job.goals)
         criteria = tuple(getattr(run, name) for name in CRITERIA)
         made_for = (run.task, facts.dataset.quality, run.env, criteria, facts.goal_list)
