@@ -53,7 +53,7 @@ def turned(x: Any, pairs: Sequence[int], xp: Any = np) -> Any:
     return xp.concatenate(parts, axis=-1)
 
 
-class MLP:
+class NumpyMLP:
     """A perceptron in NumPy: so small that compiling it would cost more than it saves.
 
     With an `aim` above 0 its last two inputs, the way to go, are scaled to that length: a ball that is near its goal is
@@ -107,7 +107,7 @@ def all_shipped(family: str) -> bool:
     return all(shipped(skill.body) is not None for skill in skills(family))
 
 
-def of_body(body: str, path: Path) -> MLP:
+def of_body(body: str, path: Path) -> NumpyMLP:
     """The policy that was trained for a body, from its file or from the folder of its training."""
     skill = SKILLS[body]
     return load(holding([path], skill.name), skill.name, skill.sizes)
@@ -137,7 +137,7 @@ def has(path: Path, skill: str) -> bool:
     return f"{skill}.layers.0.weight" in _read(path)[0]
 
 
-def load(path: Path, skill: str, sizes: tuple[int, int]) -> MLP:
+def load(path: Path, skill: str, sizes: tuple[int, int]) -> NumpyMLP:
     """The policy in a file that has a skill; `sizes` are those that its input and its output must have."""
     tensors, meta = _read(path)
     for option, known in (("activation", ACTIVATIONS), ("squash", SQUASHES)):
@@ -157,7 +157,7 @@ def load(path: Path, skill: str, sizes: tuple[int, int]) -> MLP:
         raise UserError(f"{path.name}: no skill '{skill}'; expected '{skill}.layers.0.weight', see docs/data.md")
     if (outputs := len(layers[-1][1])) != sizes[1]:
         raise UserError(f"{path.name}: skill '{skill}' gives {outputs} numbers but actions have {sizes[1]}")
-    return MLP(
+    return NumpyMLP(
         layers,
         meta.get("activation", "gelu"),
         meta.get("squash", "tanh"),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualgoal.collect.experts import MLP
+from dualgoal.collect.experts import NumpyMLP
 from dualgoal.experts.bodies import Body
 from dualgoal.experts.recipe import Recipe
 from dualgoal.experts.sac import LARGEST_LOG_STD, SMALLEST_LOG_STD
@@ -50,7 +50,7 @@ class Simulator:
         self.simulations = Simulations(body, recipe.envs, threads, limit, recipe.upright, recipe.falls_end)
         self.returns = np.zeros(recipe.envs)
 
-    def play(self, number: int, policy: MLP) -> Round:
+    def play(self, number: int, policy: NumpyMLP) -> Round:
         """Round `number`, counted from 0. `policy` gives the mean and the log standard deviation before tanh."""
         recipe, simulations, size = self.recipe, self.simulations, self.body.action_size
         rng = np.random.default_rng([recipe.seed, number])
@@ -111,7 +111,7 @@ def look_ahead(
     return longer
 
 
-def explore(policy: MLP, observation: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def explore(policy: NumpyMLP, observation: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Samples of the Gaussian policy, squashed."""
     mean, log_std = np.split(policy(observation), 2, axis=1)
     return np.tanh(mean + np.exp(np.clip(log_std, SMALLEST_LOG_STD, LARGEST_LOG_STD)) * noise)

@@ -28,7 +28,7 @@ def as_it_is(observations: Array) -> Array:
     return observations
 
 
-class Policy(eqx.Module):
+class SquashedGaussian(eqx.Module):
     """A Gaussian whose samples tanh squashes into [-1, 1]: mean and log standard deviation depend on the state."""
 
     trunk: MLP
@@ -54,7 +54,7 @@ class Policy(eqx.Module):
 class Params(NamedTuple):
     """What is trained."""
 
-    policy: Policy
+    policy: SquashedGaussian
     critic: MLP  # Q(s, a), with two members
     log_alpha: Array  # of the weight of the entropy
 
@@ -86,8 +86,8 @@ class SAC:
         spec = Spec((self.observation_size,), self.action_size)
         inputs = self.observation_size + self.action_size
         critic = MLP(k2, inputs, self.recipe.hidden, 1, spec, MEMBERS, self.recipe.norm)
-        policy, log_alpha = Policy(k1, spec, self.recipe.policy_hidden), jnp.float32(math.log(self.recipe.alpha))
-        params = Params(policy, critic, log_alpha)
+        policy = SquashedGaussian(k1, spec, self.recipe.policy_hidden)
+        params = Params(policy, critic, jnp.float32(math.log(self.recipe.alpha)))
         return State(params, jax.tree.map(jnp.copy, critic), adam.init(params))
 
     def losses(self, params: Params, target: MLP, batch: Array, noise: Array) -> tuple[Array, dict[str, Array]]:

@@ -22,12 +22,12 @@ import numpy as np
 from jaxtyping import Array
 
 from dualgoal import jsons, machine, progress
-from dualgoal.collect.experts import ACTOR, MLP, SKILLS, gelu, has, load, require_shipped, turned
+from dualgoal.collect.experts import ACTOR, SKILLS, NumpyMLP, gelu, has, load, require_shipped, turned
 from dualgoal.errors import UserError, check_range, require_known
 from dualgoal.experts.bodies import BODIES
 from dualgoal.experts.recipe import FOR_SOME, Recipe, changed
 from dualgoal.experts.rounds import Round, Simulator, Tally
-from dualgoal.experts.sac import SAC, Policy
+from dualgoal.experts.sac import SAC, SquashedGaussian
 from dualgoal.files import cache_folder, locked, make_folder, os_errors_in_one_line, sha256
 from dualgoal.loop import compile_loop
 from dualgoal.runs import checkpoint, directory, trees
@@ -150,7 +150,7 @@ class Session:
         return turned(observation, self.turns, jnp) * self.scale.T
 
     @property
-    def _policy_on_host(self) -> MLP:
+    def _policy_on_host(self) -> NumpyMLP:
         return host_policy(self.state.params.policy, self.scale, self.turns)
 
     @property
@@ -260,7 +260,7 @@ class Session:
         params = jax.device_put(params)
         self.state = self.state._replace(params=params, target=jax.tree.map(jnp.copy, params.critic))
 
-    def _policy(self, file: Path) -> Policy:
+    def _policy(self, file: Path) -> SquashedGaussian:
         """A policy of which the file has only the mean action; its samples get the same spread in all states."""
         mean = load(file, self._skill, (self.body.observation_size, self.body.action_size))
         if not self.recipe.actor_waits:
@@ -331,7 +331,7 @@ class Session:
             raise UserError(f"{path}: does not fit this run ({problem}); choose another --out") from problem
 
 
-def host_policy(policy: Policy, scale: np.ndarray, turns: Sequence[int]) -> MLP:
+def host_policy(policy: SquashedGaussian, scale: np.ndarray, turns: Sequence[int]) -> NumpyMLP:
     """The policy in NumPy, for the simulation: mean and log standard deviation side by side, before tanh.
 
     Its inputs are turned, but not scaled: the first layer's weights are, instead.
@@ -340,4 +340,4 @@ def host_policy(policy: Policy, scale: np.ndarray, turns: Sequence[int]) -> MLP:
     layers[0] = (layers[0][0] * scale, layers[0][1])
     heads = [[np.array(head.w), np.array(head.b)] for head in (policy.mean, policy.log_std)]
     weight, bias = (np.concatenate(pair, axis=-1) for pair in zip(*heads, strict=True))
-    return MLP([*layers, (weight, bias)], "gelu", "none", turns=turns)
+    return NumpyMLP([*layers, (weight, bias)], "gelu", "none", turns=turns)
