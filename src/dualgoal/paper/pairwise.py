@@ -51,7 +51,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Difference:
+class RunDifference:
     """A run minus the first, in percentage points."""
 
     overall: Gap
@@ -68,7 +68,7 @@ class Comparison:
     task: str
     source: str  # where the numbers are from, in words
     sides: tuple[Side, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[RunDifference, ...]
 
     def to_json(self) -> dict[str, Any]:
         sides = [dataclasses.asdict(dataclasses.replace(side, values=side.values.tolist())) for side in self.sides]
@@ -247,11 +247,11 @@ def _score(per_seed: np.ndarray, rows: Sequence[EvalRow]) -> Score:
     return Score(float(per_seed.mean()), (100 * low, 100 * high))
 
 
-def _difference(side: Side, first: Side) -> Difference:
+def _difference(side: Side, first: Side) -> RunDifference:
     rng = np.random.default_rng(0)
     gap = lambda x, y: stats.difference(x, y, rng)
     x, y = side.values.mean(axis=1), first.values.mean(axis=1)
-    return Difference(
+    return RunDifference(
         overall=gap(x, y),
         goals={goal: gap(side.values[:, i], first.values[:, i]) for i, goal in enumerate(side.goals)},
         improvement=float(stats.improvement([x], [y])),

@@ -124,7 +124,7 @@ def plan(path: str | Path, out: str | Path = "runs", *, data: str | Path | None 
 
 
 @dataclass(frozen=True)
-class Line:
+class SweepLine:
     """A run in the final table. Success is in percent; the interval is over seeds, None of one seed, of seeds that
     agree and of a run that is not finished."""
 
@@ -140,7 +140,7 @@ class Line:
     out: str
 
 
-def table(lines: Sequence[Line]) -> str:
+def table(lines: Sequence[SweepLine]) -> str:
     wide = max([len(line.label) for line in lines], default=0)
     trained = max([9, *(len(_steps(line)) for line in lines)])
     above = f"{'task':<34} {'run':<{wide}} {'seeds':>5} {'steps':>{trained}}"
@@ -148,20 +148,20 @@ def table(lines: Sequence[Line]) -> str:
     return "\n".join([head, *(_row(line, wide, trained) for line in lines)])
 
 
-def _row(line: Line, wide: int, trained: int) -> str:
+def _row(line: SweepLine, wide: int, trained: int) -> str:
     score = "no evaluation" if line.mean is None else f"{line.mean:5.1f}"
     spread = f" ± {line.std:.1f}" if line.seeds > 1 and line.std is not None else ""
     start = f"{line.task:<34} {line.label:<{wide}} {line.seeds:>5} {_steps(line):>{trained}}  {score}{spread}"
     return f"{start}{_between(line)}"
 
 
-def _steps(line: Line) -> str:
+def _steps(line: SweepLine) -> str:
     """The steps of a run; of one that is not finished, how many of them are evaluated."""
     done = line.finished or line.evaluated is None
     return f"{line.steps:,}" if done else f"{line.evaluated:,} of {line.steps:,}"
 
 
-def _between(line: Line) -> str:
+def _between(line: SweepLine) -> str:
     """What follows the mean: the interval, or why there is none."""
     if not line.finished:
         return "  not finished"
@@ -184,7 +184,7 @@ def carry_out(
     return jobs.write_outcome(stem, table(lines), values, undone)
 
 
-def _line(job: Job, problems: list[str]) -> Line:
+def _line(job: Job, problems: list[str]) -> SweepLine:
     """The line of one run; its rows are read for this and not kept."""
     try:
         record = jobs.read_record(job.out, job.planned)
@@ -194,7 +194,7 @@ def _line(job: Job, problems: list[str]) -> Line:
     found = None if record is None else comparison.measure(record)
     planned, finished = job.planned, jobs.is_finished(job.out, job.planned)
     seeds, steps, evaluated = len(planned.seeds), planned.config["steps"], 0 if planned.run.eval_steps else None
-    line = Line(planned.task, planned.column, seeds, steps, evaluated, finished, None, None, None, str(job.out))
+    line = SweepLine(planned.task, planned.column, seeds, steps, evaluated, finished, None, None, None, str(job.out))
     if found is None:
         return line
     interval = found.interval if finished else None

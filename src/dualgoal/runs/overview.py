@@ -23,7 +23,7 @@ TAIL = 4096  # bytes at the end of a file that hold its last row
 
 
 @dataclass(frozen=True)
-class Line:
+class RunLine:
     """One run."""
 
     path: str
@@ -53,7 +53,7 @@ def find(folder: str | Path) -> Iterator[Path]:
         folders.sort()
 
 
-def look(path: Path) -> Line:
+def look(path: Path) -> RunLine:
     """One run directory; what is damaged shows as missing."""
     try:
         content = directory.read_config(path)
@@ -74,7 +74,7 @@ def look(path: Path) -> Line:
     step = max([0, *saved[-1:], *([status.step] if status else []), *([success_step] if success_step else [])])
     state = _state(status, _is_complete(run, saved, found, goals, seeds))
     going = state == "running" and rate and steps > step
-    return Line(
+    return RunLine(
         path=str(path),
         state=state,
         task=str(run.get("task", "?")),
@@ -159,7 +159,7 @@ def _duration(seconds: float) -> str:
     return str(timedelta(seconds=int(seconds)))
 
 
-def ordered(lines: Sequence[Line], by: str, reverse: bool = False) -> list[Line]:
+def ordered(lines: Sequence[RunLine], by: str, reverse: bool = False) -> list[RunLine]:
     """Sorted by a column; what a run lacks comes last."""
     require_known("column", by, COLUMNS)
     value = lambda line: STATES.index(line.state) if by == "state" else getattr(line, by)
@@ -168,14 +168,14 @@ def ordered(lines: Sequence[Line], by: str, reverse: bool = False) -> list[Line]
     return [*sorted(there, key=lambda line: (value(line), line.path), reverse=reverse), *rest]
 
 
-def summary(lines: Sequence[Line]) -> str:
+def summary(lines: Sequence[RunLine]) -> str:
     """How many runs are in which state."""
     count = {state: sum(line.state == state for line in lines) for state in STATES}
     there = [f"{number} {state}" for state, number in count.items() if number]
     return ", ".join([number_of(len(lines), "run"), *there])
 
 
-def cells(line: Line) -> tuple[str, ...]:
+def cells(line: RunLine) -> tuple[str, ...]:
     """A run as the columns of a table, in the order of `COLUMNS`."""
     percent = f"{100 * line.step / line.steps:.0f} %" if line.steps else ""
     return (
@@ -191,11 +191,11 @@ def cells(line: Line) -> tuple[str, ...]:
     )
 
 
-def text(lines: Sequence[Line]) -> str:
+def text(lines: Sequence[RunLine]) -> str:
     return "\n".join([*texts.aligned([COLUMNS, *map(cells, lines)]), summary(lines)])
 
 
-def picture(lines: Sequence[Line]) -> Any:
+def picture(lines: Sequence[RunLine]) -> Any:
     """The same for a terminal that draws it again and again."""
     from rich.table import Table
 
