@@ -42,7 +42,7 @@ def use(monkeypatch, policy):
 
 def as_read(values):
     """A table from what a file holds."""
-    return jsons.typed_file(json.loads(json.dumps(values, allow_nan=False)), distances.Table, "distances.json")
+    return jsons.typed_file(json.loads(json.dumps(values, allow_nan=False)), distances.ExplorerTable, "distances.json")
 
 
 def steps_between(maze, a, b):

@@ -21,7 +21,7 @@ MOST_MEMBERS = 200_000
 
 
 @dataclass(frozen=True)
-class Table:
+class Hdf5Table:
     """Datasets by their path in the file or in one of its groups; slices of them are read when asked for."""
 
     name: str  # in messages
@@ -29,7 +29,7 @@ class Table:
     file: Any  # is open as long as somebody reads
     groups: tuple[str, ...] = ()  # by their path, those without datasets too
 
-    def episodes(self, names: Collection[str]) -> list["Table"]:
+    def episodes(self, names: Collection[str]) -> list["Hdf5Table"]:
         """The groups side by side that each hold an array of one of these names (in small letters), in the order of
         their numbers, with those siblings that lack it but are called the same except for numbers; none where such an
         array stands outside of groups, or in a single one."""
@@ -50,7 +50,7 @@ class Table:
         if len(episodes) < 2:
             return []
         in_order = sorted(episodes, key=natural_order)
-        return [Table(f"{self.name} ({group})", inside[group], self.file) for group in in_order]
+        return [Hdf5Table(f"{self.name} ({group})", inside[group], self.file) for group in in_order]
 
     def column(self, name: str) -> Any:
         """Something to slice rows from; what is damaged shows when they are read."""
@@ -72,7 +72,7 @@ def _without_numbers(group: str) -> str:
     return re.sub("[0-9]+", "0", group)
 
 
-def open_table(path: Path) -> Table:
+def open_table(path: Path) -> Hdf5Table:
     """All datasets of numbers of a file."""
     h5py = imports.optional("h5py", "hdf5", f"{path.name}: reading HDF5")
     members: dict[str, Any] = {}
@@ -90,7 +90,7 @@ def open_table(path: Path) -> Table:
         file = h5py.File(path, "r")
         refuse_outside(file)
         file.visititems(add)
-    return Table(path.name, members, file, tuple(groups))
+    return Hdf5Table(path.name, members, file, tuple(groups))
 
 
 class Column:

@@ -82,7 +82,7 @@ def _files(folder: Path) -> list[Path]:
 def _open_tables(path: Path, parts: Parts) -> Sequence[Table]:
     """A file as the table that it is, or an HDF5 file as the groups in it that are episodes."""
     table = open_table(path)
-    if not isinstance(table, hdf5.Table):
+    if not isinstance(table, hdf5.Hdf5Table):
         return [table]
     given = parts.keys.get("actions")
     if given in table.members:

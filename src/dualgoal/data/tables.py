@@ -52,10 +52,10 @@ class MemoryTable:
         """Nothing to check."""
 
 
-Table = NpzTable | hdf5.Table | MemoryTable
+Table = NpzTable | hdf5.Hdf5Table | MemoryTable
 
 
-def open_table(path: Path) -> NpzTable | hdf5.Table:
+def open_table(path: Path) -> NpzTable | hdf5.Hdf5Table:
     """The arrays of a file; its first bytes say of which format it is, whatever it is called."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; expected recordings (npz, HDF5, a folder, a LeRobot or Minari dataset)")

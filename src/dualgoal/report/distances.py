@@ -41,7 +41,7 @@ Values = dict[str, Any]  # fields of a table
 
 
 @dataclass(frozen=True)
-class Table:
+class ExplorerTable:
     """What the explorer shows of a run, in a file and in a page; None where a number is not finite."""
 
     format: Literal[1]
@@ -97,7 +97,9 @@ class Sampled(NamedTuple):
     rows: np.ndarray | None = None
 
 
-def explore(path: str | Path, *, data: str | Path | None = None, states: int = STATES, goals: int = GOALS) -> Table:
+def explore(
+    path: str | Path, *, data: str | Path | None = None, states: int = STATES, goals: int = GOALS
+) -> ExplorerTable:
     """Distances at a run's newest checkpoint, with coordinates and, in mazes, exact distances."""
     from dualgoal.runs.policy import load
 
@@ -118,7 +120,7 @@ def explore(path: str | Path, *, data: str | Path | None = None, states: int = S
     exact = _exact(maze, points, chosen) if maze and family in WALKING else None
     values = _values(policy, sampled, kind, points, chosen, learned, exact, maze)
     values |= _paths(policy, points, chosen) if maze else _pictures(policy, sampled, chosen)
-    return jsons.typed_file(values, Table, str(path))
+    return jsons.typed_file(values, ExplorerTable, str(path))
 
 
 def _learned(policy: Any, observations: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -171,7 +173,7 @@ def _pictures(policy: Any, sampled: Sampled, chosen: np.ndarray) -> Values:
     return {} if images is None else {"pictures": vars(pictures.side_by_side(images, shown))}
 
 
-def sentence(table: Table, task: str, label: str) -> str | None:
+def sentence(table: ExplorerTable, task: str, label: str) -> str | None:
     """The numbers of a table in words; None where nothing is known to compare with."""
     if table.correlation is None:
         return None
@@ -305,10 +307,10 @@ def save(path: str | Path, **options: Any) -> Path:
     return target
 
 
-def kept(path: Path) -> Table | None:
+def kept(path: Path) -> ExplorerTable | None:
     """The table in a run directory, if it is valid and of the newest checkpoint (or there is no checkpoint)."""
     try:
-        table, there = jsons.read_as(Table, path / FILE), directory.steps(path)
+        table, there = jsons.read_as(ExplorerTable, path / FILE), directory.steps(path)
     except (OSError, UserError):
         return None
     return table if not there or there[-1] == table.step else None

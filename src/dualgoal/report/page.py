@@ -17,7 +17,7 @@ from dualgoal.errors import UserError, number_of, printable
 from dualgoal.files import make_folder, write_atomic
 from dualgoal.paper import claims, comparison, jobs, results_page, row_files, tables
 from dualgoal.report import distances, reader, sections
-from dualgoal.report.distances import Table
+from dualgoal.report.distances import ExplorerTable
 from dualgoal.report.html import Markup, data, join, tag
 from dualgoal.report.reader import RunView
 from dualgoal.report.sections import Shown
@@ -138,7 +138,7 @@ def _cells(view: RunView, problems: list[str]) -> list[tuple[tables.PlannedRun, 
     return [(cell, record) for cell, record in found if record]
 
 
-Explorer = tuple[Shown, Table]
+Explorer = tuple[Shown, ExplorerTable]
 
 
 def _explorers(runs: Sequence[Shown], data_path: str | Path | None, problems: list[str]) -> list[Explorer]:
@@ -149,7 +149,7 @@ def _explorers(runs: Sequence[Shown], data_path: str | Path | None, problems: li
         for run in (r for r in runs if r.view.part("rep").startswith("dual") == dual):
             full = UserError(f"a page holds at most {MAX_EXPLORERS}")
             found = _distances(run, data_path) if len(out) < MAX_EXPLORERS else full
-            if isinstance(found, Table):
+            if isinstance(found, ExplorerTable):
                 out.append((run, found))
             elif dual or (found is full and run.view.board_view() is None) or isinstance(found, distances.UnusableData):
                 why = str(found).removeprefix(f"{run.view.path}: ")
@@ -157,7 +157,7 @@ def _explorers(runs: Sequence[Shown], data_path: str | Path | None, problems: li
     return out
 
 
-def _distances(run: Shown, data_path: str | Path | None) -> Table | UserError:
+def _distances(run: Shown, data_path: str | Path | None) -> ExplorerTable | UserError:
     """The run's table of distances, or the reason why there is none."""
     path = run.view.path
     if (table := distances.kept(path)) is not None:
@@ -218,7 +218,7 @@ def _needs_script(what: str) -> Markup:
     return tag("p", f"{what} needs JavaScript; the tables and charts of this page do not.", class_="noscript")
 
 
-def _explorer(index: int, run: Shown, table: Table) -> Markup:
+def _explorer(index: int, run: Shown, table: ExplorerTable) -> Markup:
     """An empty section that the script fills from the data at the end of the page."""
     words = f"seed {table.seed}, step {table.step:,}, {len(table.points)} states, {len(table.goals)} goals."
     words += distances.PLACED[table.kind]
