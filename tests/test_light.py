@@ -98,7 +98,8 @@ def test_the_doctor_says_that_there_is_no_simulator(monkeypatch):
 def test_a_package_that_is_there_but_broken_is_not_called_missing(tmp_path, monkeypatch):
     (tmp_path / "halfway.py").write_text("import numpy.no_such_part\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match="^a film needs halfway, which is installed but cannot be imported .*no_such_part"):
+    broken = "^a film needs halfway, which is installed but cannot be imported .*no_such_part"
+    with pytest.raises(UserError, match=broken):
         imports.optional("halfway", "video", "a film")
     with pytest.raises(UserError, match="^a film needs nowhere_at_all, which is not installed: pip install"):
         imports.optional("nowhere_at_all", "video", "a film")
