@@ -11,7 +11,7 @@ from dualgoal.cli.main import main
 from dualgoal.errors import UserError
 from dualgoal.paper import pairwise, stats
 from dualgoal.report import page
-from dualgoal.runs import directory, evaluation, measured, world
+from dualgoal.runs import directory, environment, evaluation, measured
 from dualgoal.runs.evaluation import Plan
 from dualgoal.runs.rows import Conditions, EvalRow
 from run_files import rows, write_run
@@ -84,7 +84,7 @@ class Instant:
 def instant(monkeypatch):
     monkeypatch.setattr(evaluation, "WorkerEvaluator", Instant)
     monkeypatch.setattr(directory, "choose_step", lambda path, step: step or 40)
-    monkeypatch.setattr(world, "count_goals", lambda run, facts, env, video: 2)
+    monkeypatch.setattr(environment, "count_goals", lambda run, facts, env, video: 2)
 
 
 def test_eval_records_unless_told_not_to(run, instant, capsys):

@@ -10,7 +10,7 @@ from dualgoal.data import dataset, npz, oracle
 from dualgoal.envs import registry, tasks
 from dualgoal.errors import UserError
 from dualgoal.paper import settings
-from dualgoal.runs import preparation, world
+from dualgoal.runs import environment, preparation
 from tiny import TASK, make_data
 
 MAZE = "pointmaze-medium-navigate-oraclerep-v0"
@@ -66,7 +66,7 @@ def test_data_and_environment_agree_on_them(tmp_path):
     preparation.check_evaluation(run)
     facts = preparation.describe(run, data)
     assert facts.dataset.goal_space.keys == ("oraclerep",) and facts.sizes.goal == (2,)
-    env = world.make(run, facts)
+    env = environment.make(run, facts)
     _, info = env.reset(seed=0, task_id=2)
     np.testing.assert_allclose(info["goal"], env.raw.raw.cur_goal_xy, rtol=1e-6)
     env.raw.raw.set_xy(env.raw.raw.cur_goal_xy)

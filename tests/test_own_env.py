@@ -20,7 +20,7 @@ from dualgoal.data.origin import ActionRange
 from dualgoal.envs import own, registry
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
-from dualgoal.runs import config, preparation, training, world
+from dualgoal.runs import config, environment, preparation, training
 from dualgoal.runs.episodes import play
 
 
@@ -260,7 +260,7 @@ def test_goals_of_the_shape_of_an_observation_need_not_be_observations():
         unknown.step(np.zeros(1))
     goals = Dataset(np.zeros((4, 2)), np.zeros((4, 1)), np.arange(4) == 3, goals=np.ones((4, 2), np.float32))
     run = config.from_dict({"task": "line", "rep": {"name": "orig"}, "algo": {"name": "gcivl"}, "max_steps": 5})
-    made = world.make(run, preparation.describe(run, goals), Line)
+    made = environment.make(run, preparation.describe(run, goals), Line)
     assert not made.terms.goals_as_states
 
 
@@ -380,7 +380,7 @@ def test_goals_in_a_file(tmp_path):
     (tmp_path / "a.json").write_text("[[1, 2], [3, 4]]")
     np.save(tmp_path / "a.npy", [[1.0, 2.0], [3.0, 4.0]])
     for name in ("a.txt", "a.json", "a.npy"):
-        assert world.read_goals(tmp_path / name, 2) == ((1.0, 2.0), (3.0, 4.0))
+        assert environment.read_goals(tmp_path / name, 2) == ((1.0, 2.0), (3.0, 4.0))
     (tmp_path / "b.txt").write_text("1 2\n3\n")
     (tmp_path / "c.json").write_text('{"a": 1}')
     (tmp_path / "d.txt").write_text("")
@@ -389,12 +389,12 @@ def test_goals_in_a_file(tmp_path):
     np.save(tmp_path / "g.npy", [["1", "2"]])
     for name in ("b.txt", "c.json", "d.txt", "e.npy", "f.txt", "g.npy", "missing.txt"):
         with pytest.raises(UserError, match=name) as raised:
-            world.read_goals(tmp_path / name, 2)
+            environment.read_goals(tmp_path / name, 2)
         assert "\n" not in str(raised.value)
     with pytest.raises(UserError, match=r"goals of shape \(2, 2\); expected one or more rows of 3"):
-        world.read_goals(tmp_path / "a.txt", 3)
+        environment.read_goals(tmp_path / "a.txt", 3)
     with pytest.raises(UserError, match="goal 2 has 1 number, the first has 2"):
-        world.read_goals(tmp_path / "b.txt", 2)
+        environment.read_goals(tmp_path / "b.txt", 2)
 
 
 def episodes(goals: bool) -> Dataset:
@@ -406,10 +406,11 @@ def episodes(goals: bool) -> Dataset:
 
 
 def test_goals_from_validation_episodes():
-    goals = np.array(world.draw_goals(episodes(True), 7))
-    assert goals.shape == (7, 1) and world.draw_goals(episodes(True), 7) == world.draw_goals(episodes(True), 7)
+    drawn = environment.draw_goals(episodes(True), 7)
+    goals = np.array(drawn)
+    assert goals.shape == (7, 1) and drawn == environment.draw_goals(episodes(True), 7)
     assert {int(g) // 8 for g in goals[:3, 0]} == {0, 1, 2}, "different episodes first"
-    assert not (goals % 8 == 7).any() and np.shape(world.draw_goals(episodes(False), 2)) == (2, 2)
+    assert not (goals % 8 == 7).any() and np.shape(environment.draw_goals(episodes(False), 2)) == (2, 2)
 
 
 def run(**changes) -> config.Run:
@@ -422,14 +423,14 @@ def facts(run, data, **changes):
 
 
 def test_a_run_says_where_its_goals_come_from():
-    assert world.source(run()) == ("env", None) and world.source(run(eval_goals="env:12")) == ("env", 12)
-    assert world.source(run(eval_goals="validation:3")) == ("validation", 3)
+    assert environment.source(run()) == ("env", None) and environment.source(run(eval_goals="env:12")) == ("env", 12)
+    assert environment.source(run(eval_goals="validation:3")) == ("validation", 3)
     with pytest.raises(UserError, match="expected validation:N with a whole number"):
-        world.source(run(eval_goals="validation:x"))
+        environment.source(run(eval_goals="validation:x"))
     with pytest.raises(UserError, match="has no validation episodes"):
-        world.goal_list(run(eval_goals="validation"), (1,), None)
-    assert len(world.goal_list(run(eval_goals="validation"), (1,), episodes(True))) == world.MANY
-    assert world.goal_list(run(), (1,), None) is None
+        environment.goal_list(run(eval_goals="validation"), (1,), None)
+    assert len(environment.goal_list(run(eval_goals="validation"), (1,), episodes(True))) == environment.MANY
+    assert environment.goal_list(run(), (1,), None) is None
     with pytest.raises(UserError, match="max_steps is 0"):
         run(max_steps=0)
 
@@ -437,21 +438,21 @@ def test_a_run_says_where_its_goals_come_from():
 def test_goals_are_counted_before_training():
     data, limited = episodes(True), run(max_steps=4)
     known = facts(limited, data)
-    assert world.count_goals(limited, known) == 1
-    assert world.count_goals(dataclasses.replace(limited, eval_goals="env:12"), known) == 12
-    assert world.count_goals(limited, dataclasses.replace(known, goal_list=((1.0,), (2.0,)))) == 2
+    assert environment.count_goals(limited, known) == 1
+    assert environment.count_goals(dataclasses.replace(limited, eval_goals="env:12"), known) == 12
+    assert environment.count_goals(limited, dataclasses.replace(known, goal_list=((1.0,), (2.0,)))) == 2
     deaf = dataclasses.replace(limited, env=f"{__file__}:Deaf")
     with pytest.raises(UserError, match="info has no 'success'"):
-        world.count_goals(deaf, known)
+        environment.count_goals(deaf, known)
     with pytest.raises(UserError, match="observation after 0 steps has nan or infinity"):
-        world.count_goals(limited, known, Lost())
+        environment.count_goals(limited, known, Lost())
     with pytest.raises(UserError, match="observation after 1 step has nan or infinity"):
-        world.count_goals(limited, known, LostOnTheWay())
+        environment.count_goals(limited, known, LostOnTheWay())
     with pytest.raises(UserError, match="argument 'seed'; expected reset.self, .*, seed=None, options=None"):
-        world.count_goals(limited, known, Unseeded())
+        environment.count_goals(limited, known, Unseeded())
     with pytest.raises(UserError, match="the environment has 10 tasks, fewer than the 12 to evaluate"):
-        world.count_goals(dataclasses.replace(limited, eval_goals="env:12"), known, Numbered())
-    assert type(world.make(deaf, known, Line()).raw) is Line, "an environment that is handed over is used instead"
+        environment.count_goals(dataclasses.replace(limited, eval_goals="env:12"), known, Numbered())
+    assert type(environment.make(deaf, known, Line()).raw) is Line, "an environment that is handed over is used instead"
 
 
 def test_a_range_of_actions_that_is_narrower_than_the_recorded_one_is_said():
@@ -463,14 +464,14 @@ def test_a_range_of_actions_that_is_narrower_than_the_recorded_one_is_said():
     wide, narrow = taking([-np.inf, -2], [3.14, 2]), taking([-9, -1], [9, 1.5])
     limited, plain = run(max_steps=4), dataclasses.replace(episodes(True), actions=np.zeros((24, 2), np.float32))
     scaled = dataclasses.replace(plain, provenance={"action_range": {"low": [-9, -2], "high": [3.1415, 2]}})
-    count = lambda data, env, **recorded: world.count_goals(limited, facts(limited, data), env, **recorded)
+    count = lambda data, env, **recorded: environment.count_goals(limited, facts(limited, data), env, **recorded)
     with pytest.warns(
-        world.Clipped,
+        environment.Clipped,
         match="recorded actions go from -2 to 2 in coordinate 1, .* action_space from -1 to 1.5; .* clipped to it",
     ):
         assert count(scaled, narrow) == 1
-    with pytest.warns(world.Clipped, match="from -5 to 5, but .* from -2 to 2; actions are clipped"):
-        world.count_goals(limited, facts(limited, episodes(True)), recorded=ActionRange((-5.0,), (5.0,)))
+    with pytest.warns(environment.Clipped, match="from -5 to 5, but .* from -2 to 2; actions are clipped"):
+        environment.count_goals(limited, facts(limited, episodes(True)), recorded=ActionRange((-5.0,), (5.0,)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert count(scaled, wide) == 1, "but for rounding"
@@ -491,13 +492,13 @@ def test_narrow_actions_are_said_before_training_and_before_evaluation(tmp_path,
     words += ["--out", str(tmp_path / "run"), "--steps", "1", "--batch-size", "4", "--quiet", "--max-steps", "3"]
     env = ["--env", f"{__file__}:Line"]
     told = {"match": "recorded actions go from -5 to 4.5.*, but the environment's action_space from -2 to 2"}
-    with pytest.warns(world.Clipped, **told):
+    with pytest.warns(environment.Clipped, **told):
         assert main(["train", *words, *env, "--episodes", "1", "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "1 goal x 1 episode per seed" in shown and "actions of 1 number;" in shown and "16 rows, 2 epis" in shown
     assert repr(plain_episode()).startswith("Dataset 'line': 3 rows, 1 episode; ")
     assert main(["train", *words, "--episodes", "0"]) == 0
-    with pytest.warns(world.Clipped, **told):
+    with pytest.warns(environment.Clipped, **told):
         assert main(["eval", str(tmp_path / "run"), *env, "--max-steps", "3", "--workers", "1", "--episodes", "1"]) == 0
 
 
@@ -534,7 +535,7 @@ def test_our_environments_in_another_goal_space():
     own_space = run(env=None, task="pointmaze-medium-navigate-v0")
     known = facts(own_space, data)
     known = dataclasses.replace(known, dataset=dataclasses.replace(known.dataset, goal_space=space))
-    env, plain = world.make(own_space, known), registry.make(own_space.task)
+    env, plain = environment.make(own_space, known), registry.make(own_space.task)
     obs, info = env.reset(seed=5, task_id=2)
     there, told = plain.reset(5, 2)
     assert np.array_equal(obs, there) and np.array_equal(info["goal"], told["goal"][1:]) and env.num_tasks == 5

@@ -20,7 +20,7 @@ from dualgoal.data.standard import Standard
 from dualgoal.errors import UserError
 from dualgoal.machine import Hardware
 from dualgoal.reps import REPS
-from dualgoal.runs import described, export, facts, flat, onnx_export, policy
+from dualgoal.runs import export, export_arrays, export_check, facts, onnx_export, policy
 from dualgoal.runs.config import Run
 from test_policy import page
 from tiny import TASK, make_data, untrained
@@ -191,14 +191,14 @@ def test_an_exported_file_loads_as_a_policy(run, tmp_path):
 @pytest.mark.parametrize("shape", [(4,), (8, 8, 3)])
 def test_flat_arrays_can_be_put_back(pair, shape):
     made = make_policy(*pair, shape)
-    arrays, _, _ = flat.flatten(made.run.rep, made.run.algo, made.params)
-    params = flat.unflatten(made.run.rep, made.run.algo, made.params, arrays, "x")
-    again, _, _ = flat.flatten(made.run.rep, made.run.algo, params)
+    arrays, _, _ = export_arrays.flatten(made.run.rep, made.run.algo, made.params)
+    params = export_arrays.unflatten(made.run.rep, made.run.algo, made.params, arrays, "x")
+    again, _, _ = export_arrays.flatten(made.run.rep, made.run.algo, params)
     assert list(again) == list(arrays)
     for name, array in arrays.items():
         np.testing.assert_array_equal(again[name], array)
     with pytest.raises(UserError, match="made by another version"):
-        flat.unflatten(made.run.rep, made.run.algo, made.params, {**arrays, "more": np.zeros(1)}, "x")
+        export_arrays.unflatten(made.run.rep, made.run.algo, made.params, {**arrays, "more": np.zeros(1)}, "x")
 
 
 def options_of(rep):
@@ -234,17 +234,17 @@ def test_every_part_is_what_its_export_says(rep, algo, shape):
     if algo == "none" or (len(shape) == 3 and rep != "vib" and rep in REPS and rep not in ("orig", "dual")):
         return
     made = make_policy(rep, algo, shape, discrete=algo == "dqn")
-    _, goal, actor = described.arrays_and_kinds(made)
+    _, goal, actor = export_check.arrays_and_kinds(made)
     assert (goal["kind"], actor["kind"]) == (KINDS.get(rep, "other"), KINDS.get(algo, "other"))
 
 
 def test_an_embedding_with_eyes_of_its_own_is_kept_whole(monkeypatch):
     monkeypatch.setitem(REPS, "eyes", type("Eyes", (REPS["dual"],), {"fusion": "late"}))
     made = make_policy("eyes", "gcbc", (8, 8, 3))
-    arrays, goal, actor = described.arrays_and_kinds(made)
+    arrays, goal, actor = export_check.arrays_and_kinds(made)
     assert (goal, actor["kind"]) == ({"kind": "other"}, "gaussian")
     assert any(name.startswith("goal/phi/encoder/") for name in arrays)
-    params = flat.unflatten(made.run.rep, made.run.algo, made.params, arrays, "x", {"goal"})
+    params = export_arrays.unflatten(made.run.rep, made.run.algo, made.params, arrays, "x", {"goal"})
     assert jax.tree.structure(params) == jax.tree.structure(made.params)
 
 

@@ -24,7 +24,7 @@ from dualgoal.data import dataset, importing, info, npz, origin
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.paper import pairwise, reproduce, results_page, row_files, settings, sweep
 from dualgoal.report import distances, page, reader
-from dualgoal.runs import checkpoint, directory, export, measured, overview, policy, world
+from dualgoal.runs import checkpoint, directory, environment, export, measured, overview, policy
 from dualgoal.runs.rows import Conditions
 
 TABLE, CELL = "state_gcivl", {"tasks": ["cube-single-play-v0"], "reps": ["orig"], "seeds": [0], "steps": 10}
@@ -211,7 +211,7 @@ def other_places(root: Path) -> list[Place]:
     np.save(goals["npy"], np.ones((3, 2)))
     goals["json"].write_text("[[0.5, 1], [2, 3]]")
     goals["txt"].write_text("0.5, 1\n2 3\n")
-    wish = lambda file: lambda: world.read_goals(file, 2)
+    wish = lambda file: lambda: environment.read_goals(file, 2)
     return [
         Place("run TOML", chosen, [lambda: train.Train.defaults(["--config", str(chosen)])], "toml"),
         Place("sweep TOML", grid, [lambda: sweep.expand(sweep.read(grid), "here")], "toml"),

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from dualgoal.errors import Busy, UserError
 from dualgoal.runs import directory, memory, owner
-from dualgoal.runs.rest import Rest
+from dualgoal.runs.background import Background
 
 ATTEMPTS = 5  # how often a run may lose its machine without a new checkpoint before it is given up
 MEMORY = 0.9  # of a GPU, shared between the runs on it; the rest is for libraries
@@ -25,7 +25,7 @@ class Elsewhere(str):
 @dataclass(frozen=True)
 class Item:
     """A run to be done. `call(workers)` trains or resumes it into `out`; it must be picklable, as others execute it.
-    `call(workers, rest)` leaves evaluations after the last step to `rest`."""
+    `call(workers, background)` leaves evaluations after the last step to `background`."""
 
     name: str
     out: Path
@@ -102,19 +102,20 @@ class Here:
         self._workers = workers
 
     def execute(self, items: Sequence[Item], say: Say) -> Iterator[tuple[Item, Problem]]:
-        trained: list[tuple[Item, Rest]] = []  # but perhaps not evaluated: at most two, and one while another trains
+        # Perhaps not evaluated yet: at most two, and one while another trains.
+        trained: list[tuple[Item, Background]] = []
 
         def first() -> tuple[Item, Problem]:
-            item, rest = trained.pop(0)
-            return item, problem_of(item, rest.wait)
+            item, background = trained.pop(0)
+            return item, problem_of(item, background.wait)
 
         try:
             for item in items:
                 say(f"{item.name}: {'resuming' if item.out.exists() else 'starting'} {item.out}")
-                rest = Rest()
-                problem = problem_of(item, functools.partial(item.call, self._workers, rest))
+                background = Background()
+                problem = problem_of(item, functools.partial(item.call, self._workers, background))
                 if problem is None:
-                    trained.append((item, rest))
+                    trained.append((item, background))
                 else:
                     yield item, problem
                 while len(trained) > 1:
@@ -122,5 +123,5 @@ class Here:
             while trained:
                 yield first()
         finally:
-            for _, rest in trained:
-                rest.stop()
+            for _, background in trained:
+                background.stop()

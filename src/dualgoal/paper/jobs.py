@@ -25,7 +25,7 @@ from dualgoal.jsons import Journal
 from dualgoal.paper import families, row_files
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config, directory, overview, owner, rows
-from dualgoal.runs.rest import Rest
+from dualgoal.runs.background import Background
 from dualgoal.runs.rows import LAST, EvalRow
 
 LOG = "events.log"
@@ -274,14 +274,16 @@ def _with_log(out: Path, say: Say) -> Say:
     return both
 
 
-def _do(job: Job, execution: Execution, workers: int | None, rest: Rest | None = None, *, wait: bool = False) -> None:
+def _do(
+    job: Job, execution: Execution, workers: int | None, background: Background | None = None, *, wait: bool = False
+) -> None:
     """Train or resume one run, with the seeds it already has, and repeat its evaluations with noise if asked for."""
     planned = job.planned
     run = directory.read_run(job.out) if can_fill(job.out, planned) else planned.run
     train = execution.train or families.of_task(planned.task).train
     options: dict[str, Any] = {"wait": True} if wait else {}
-    if rest is not None and not planned.noise:  # noisy evaluations come after all others
-        options["rest"] = rest
+    if background is not None and not planned.noise:  # noisy evaluations come after all others
+        options["background"] = background
     train(run, job.out, data_path=execution.data, workers=workers, quiet=execution.quiet, **options)
     if planned.noise:
         _evaluate_noisy(job, workers)

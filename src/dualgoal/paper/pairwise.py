@@ -17,7 +17,7 @@ from dualgoal import texts
 from dualgoal.errors import UserError, number_of
 from dualgoal.paper import stats
 from dualgoal.paper.stats import Gap, Interval
-from dualgoal.runs import config, directory, measured, world
+from dualgoal.runs import config, directory, environment, measured
 from dualgoal.runs.rows import CRITERIA, LAST, Conditions, EvalRow, complete, scores
 
 FIELDS = ("env", "success", "max_steps", "goal_noise", "action_noise")  # of a run, about its evaluations
@@ -155,7 +155,7 @@ def _evaluations(path: Path, run: config.Run) -> dict[tuple[int, Conditions], li
 def _own(run: config.Run) -> dict[str, Any]:
     """What conditions do not name where it is the run's own."""
     own = {name: getattr(run, name) for name in ("env", *CRITERIA)}
-    return own | {"eval_goals": world.goals_name(run.eval_goals)}
+    return own | {"eval_goals": environment.goals_name(run.eval_goals)}
 
 
 def _options(run: config.Run, conditions: Conditions) -> str:
@@ -178,7 +178,7 @@ def _newest(path: Path, recorded: directory.Recorded, until: int | None) -> Cond
 
 def _command(path: Path, recorded: directory.Recorded) -> str:
     """What evaluates a run, in an environment that the user has to name if the run names none."""
-    return f"dualgoal eval {path}{'' if world.is_named(recorded.run, recorded.facts) else ' --env ENV'}"
+    return f"dualgoal eval {path}{'' if environment.is_named(recorded.run, recorded.facts) else ' --env ENV'}"
 
 
 def _under(path: Path, run: config.Run, conditions: Conditions, until: int | None) -> list[EvalRow]:
@@ -210,7 +210,8 @@ def _side(path: Path, recorded: directory.Recorded, rows: list[EvalRow], under: 
     """`under` has noise and environment of the evaluations that count: a run, or the conditions of an evaluation."""
     alike = [r for r in rows if (r.goal_noise, r.action_noise) == (under.goal_noise, under.action_noise)]
     run = recorded.run
-    own = under.env == run.env and world.goals_name(under.eval_goals or "env") == world.goals_name(run.eval_goals)
+    asked, usual = map(environment.goals_name, (under.eval_goals or "env", run.eval_goals))
+    own = under.env == run.env and asked == usual
     goals = recorded.facts.goals if own else None  # else there are as many as were played
     found = scores(alike, goals=goals, goal_noise=under.goal_noise, action_noise=under.action_noise, until=until)
     there = ~np.isnan(found.per_goal()).any(axis=1) if found.goals else np.zeros(len(found.seeds), bool)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dualgoal import imports
 from dualgoal.errors import UserError
-from dualgoal.runs import config, directory, world
+from dualgoal.runs import config, directory, environment
 from dualgoal.runs.config import Run
 
 
@@ -24,7 +24,7 @@ def absolute(run: Run) -> Run:
         run = dataclasses.replace(run, env=imports.absolute(run.env))
     if ":" in run.success:
         run = dataclasses.replace(run, success=imports.absolute(run.success))
-    if os.path.isfile(goals := world.goals_name(run.eval_goals)):
+    if os.path.isfile(goals := environment.goals_name(run.eval_goals)):
         run = dataclasses.replace(run, eval_goals=goals)
     return run
 

@@ -17,7 +17,7 @@ from typing import Any
 from dualgoal import imports, machine, texts
 from dualgoal.envs.versions import Mismatch, mismatches
 from dualgoal.errors import UserError, check_range, number_of
-from dualgoal.runs import directory, measured, world
+from dualgoal.runs import directory, environment, measured
 from dualgoal.runs.config import Run
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode, encoder
 from dualgoal.runs.facts import RunFacts
@@ -44,7 +44,7 @@ class Plan:
     conditions: Conditions = Conditions()
     video: bool = False  # film one more episode per goal of the first seed
     films: str = ""  # what the names of these films end with, so that they replace no others
-    goal_list: world.Goals | None = None  # those goals, where the conditions name a list
+    goal_list: environment.Goals | None = None  # those goals, where the conditions name a list
 
     @classmethod
     def of(cls, run: Run, goals: int, video: bool = False) -> "Plan":
@@ -182,11 +182,11 @@ def evaluate(
     if not run.has_policy:
         raise UserError(f"{path}: trained a representation alone, which has no policy to evaluate")
     if env is None:
-        world.require_named(run, facts.dataset.maze is not None)  # before workers are started, which takes seconds
+        environment.require_named(run, facts.dataset.maze is not None)  # before workers start, which takes seconds
     for line in mismatches({"versions": facts.dataset.versions}):
         warnings.warn(f"{path}: dataset {line}", Mismatch, stacklevel=2)
     chosen = directory.choose_step(path, step)
-    changed, goal_list = world.asked(run, facts, success, max_steps, eval_goals)
+    changed, goal_list = environment.asked(run, facts, success, max_steps, eval_goals)
     conditions = Conditions(
         run.goal_noise if goal_noise is None else goal_noise,
         run.action_noise if action_noise is None else action_noise,
@@ -198,7 +198,7 @@ def evaluate(
     if video:
         encoder()  # which is an extra
     known = facts.goals if env is None and not changed and not video else None
-    goals = known or world.count_goals(*world.under(run, facts, conditions, goal_list), env, video=video)
+    goals = known or environment.count_goals(*environment.under(run, facts, conditions, goal_list), env, video=video)
     episodes = _episodes(path, run) if episodes is None else episodes
     conditions = conditions._replace(env=_other(env, run, facts, goals))
     plan = Plan(
@@ -241,7 +241,7 @@ def _other(env: Any, run: Run, facts: RunFacts, goals: int) -> str | None:
     """The name of an environment with so many goals if it is not the run's own. Nothing names that of a run which was
     trained with an object on a task of one's own, so there any object with as many goals is taken for it."""
     name = imports.name_of(env)
-    nameless = not (isinstance(env, str) or world.is_named(run, facts)) and goals == facts.goals
+    nameless = not (isinstance(env, str) or environment.is_named(run, facts)) and goals == facts.goals
     if env is None or nameless or (name is not None and name == run.env):
         return None
     return name or getattr(env, "__name__", type(env).__name__)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dualgoal import files, jsons
 from dualgoal.errors import UserError
-from dualgoal.runs import checkpoint, config, described, policy
+from dualgoal.runs import checkpoint, config, export_check, policy
 
 
 def export_policy(run: str | Path, out: str | Path, *, seed: int | None = None, step: int | None = None) -> Path:
@@ -43,7 +43,7 @@ def require_free(out: Path, form: str, what: str = "an export") -> None:
 def describe(loaded: policy.Policy) -> tuple[checkpoint.Arrays, dict[str, Any]]:
     """All arrays by name, and what they mean."""
     require_policy(loaded)
-    arrays, goal_kind, actor_kind = described.arrays_and_kinds(loaded)
+    arrays, goal_kind, actor_kind = export_check.arrays_and_kinds(loaded)
     run, facts, units = config.to_dict(loaded.run), loaded.facts.to_json(), loaded.facts.dataset.action_range
     facts["dataset"]["file"] = None  # a path of this machine
     return arrays, {

@@ -16,7 +16,7 @@ from dualgoal.data import dataset
 from dualgoal.data.dataset import Dataset
 from dualgoal.errors import number_of
 from dualgoal.files import sha256
-from dualgoal.runs import directory, duration, memory, policy, preparation, training, world
+from dualgoal.runs import directory, duration, environment, memory, policy, preparation, training
 from dualgoal.runs.config import Run
 from dualgoal.runs.memory import Memory
 from dualgoal.runs.preparation import How, Prepared
@@ -68,7 +68,7 @@ def _outlines(run: Run, out: Path, path: str | Path) -> tuple[Dataset, Dataset |
     if directory.is_run(out):
         digest = {"sha256": sha256(Path(found.provenance["file"]))}
         found = dataclasses.replace(found, provenance=found.provenance | digest)
-    if validation is not None and world.source(run)[0] == "validation" and len(found.goal_shape) == 1:
+    if validation is not None and environment.source(run)[0] == "validation" and len(found.goal_shape) == 1:
         validation = dataset.load(validation.provenance["file"], run.task)
     return found, validation
 

@@ -18,7 +18,7 @@ from dualgoal.errors import UserError, brief
 from dualgoal.files import make_folder, os_errors_in_one_line, replacing, sha256
 from dualgoal.losses import temporal_distance
 from dualgoal.progress import Rate, bar, counted
-from dualgoal.runs import policy, world
+from dualgoal.runs import environment, policy
 from dualgoal.runs.export import require_free
 from dualgoal.runs.policy import Policy
 
@@ -107,7 +107,7 @@ def parse_goal(words: Sequence[str]) -> np.ndarray | None:
     except ValueError as problem:
         given = " ".join(words)
         if os.path.isfile(file := os.path.expanduser(given)):
-            return world.read_numbers(Path(file), "the numbers of one goal")
+            return environment.read_numbers(Path(file), "the numbers of one goal")
         raise UserError(
             f"--goal {given}: {brief(problem)}; expected numbers, or a file (.npy, .json, text)"
         ) from problem

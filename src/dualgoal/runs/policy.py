@@ -28,7 +28,7 @@ from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.interface import Spec
 from dualgoal.loop import TrainingLoop
-from dualgoal.runs import checkpoint, config, directory, episodes, flat, stages, trees, world
+from dualgoal.runs import checkpoint, config, directory, environment, episodes, export_arrays, precomputed, trees
 from dualgoal.runs.episodes import Episode
 from dualgoal.runs.facts import RunFacts, Sizes
 from dualgoal.streams import Transitions
@@ -97,7 +97,7 @@ def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
     agent = agent_for(run, facts.sizes)
     arrays = checkpoint.arrays_in(content, file)
     other = frozenset(part for part in ("goal", "policy") if known.get(part) == {"kind": "other"})
-    params = flat.unflatten(run.rep, run.algo, _template(agent).params, arrays, str(file), other)
+    params = export_arrays.unflatten(run.rep, run.algo, _template(agent).params, arrays, str(file), other)
     return Policy(agent, params, run, facts, **named, only_acts=True)
 
 
@@ -233,13 +233,13 @@ class Policy:
             if len(place) != 1:
                 raise UserError(f"rollout goes to a single goal, but was given {len(place)} rows; give one of them")
             facts = dataclasses.replace(facts, goal_list=(tuple(place[0].tolist()),))
-        env = env if ready else world.make(self.run, facts, env)
+        env = env if ready else environment.make(self.run, facts, env)
         units = facts.dataset.action_range
         return episodes.play([env], self.towards, number, first=seed, count=1, units=units)[0]
 
     def make_env(self, env: Any = None) -> TaskEnv:
         """The run's environment as a `gymnasium.Env`, or `env` as one with such observations, goals and tasks."""
-        return world.make(self.run, self.facts, env)
+        return environment.make(self.run, self.facts, env)
 
     def towards(self, goal: np.ndarray, ids: np.ndarray) -> episodes.Act:
         """How several episodes act in lockstep, each towards its goal: a function of their observations and the step.
@@ -248,13 +248,13 @@ class Policy:
         stored = act.first(self.params, self._read(goal, of_goal), ids)
         return lambda obs, step: np.asarray(act.second(stored, self._read(obs, of_obs), np.uint32(step)))
 
-    def _act_in_stages(self, rows: int) -> stages.Stages:
+    def _act_in_stages(self, rows: int) -> precomputed.Stages:
         """Acting in so many rows, in two stages: what follows from parameters, goals and ids alone comes first."""
         act = lambda params, goal, ids, obs, step: self._by_row(self.agent.act, params, obs, goal, ids, step, 0.0)
         shaped, sizes = jax.ShapeDtypeStruct, self.facts.sizes
         obs, goal = (shaped((rows, *shape), self._kind) for shape in (sizes.observation_shape, sizes.goal))
         ids, step = shaped((rows,), np.uint32), shaped((), np.uint32)
-        return stages.split(act, (self.params, goal, ids), (obs, step))
+        return precomputed.split(act, (self.params, goal, ids), (obs, step))
 
     def _by_row(
         self, function: Any, params: Any, obs: Array, goal: Array, ids: Array, draw: Array, *more: Any

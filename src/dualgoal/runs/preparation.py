@@ -16,7 +16,7 @@ from dualgoal.data.origin import ActionRange
 from dualgoal.envs import rendering, tasks
 from dualgoal.errors import UserError, check_range
 from dualgoal.loop import TrainingLoop
-from dualgoal.runs import continuing, directory, episodes, memory, policy, trackers, world
+from dualgoal.runs import continuing, directory, environment, episodes, memory, policy, trackers
 from dualgoal.runs.config import Run, differences, require_recordable
 from dualgoal.runs.evaluation import Plan, require_sensible
 from dualgoal.runs.facts import DataFacts, FrozenRep, RunFacts, Sizes
@@ -100,10 +100,10 @@ def prepare(run: Run, out: Path, training: Dataset, validation: Dataset | None, 
 
 def check_evaluation(run: Run, video: bool = False) -> None:
     """Find out before training what would go wrong after it, or in its films."""
-    world.source(run)  # what it says must be readable
+    environment.source(run)  # what it says must be readable
     if not run.eval_steps:
         return
-    world.require_named(run, own_maze=tasks.may_be_own(run.task))  # whether it is one, the data will say
+    environment.require_named(run, own_maze=tasks.may_be_own(run.task))  # whether it is one, the data will say
     if run.env is None and tasks.is_pixels(run.task):
         rendering.require(f"evaluation of '{run.task}'")
         require_sensible(Plan.of(run, 0).conditions, discrete=False, pixels=True)
@@ -113,7 +113,7 @@ def check_evaluation(run: Run, video: bool = False) -> None:
 
 def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Dataset | None, how: How) -> RunFacts:
     """The goals of the run's evaluations. The environment is made for this, so what does not fit is found now."""
-    facts = dataclasses.replace(facts, goal_list=world.goal_list(run, training.goal_shape, validation))
+    facts = dataclasses.replace(facts, goal_list=environment.goal_list(run, training.goal_shape, validation))
     if not run.eval_steps:  # goals are still those of whoever evaluates it later
         return facts
     sizes = facts.sizes
@@ -121,7 +121,7 @@ def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Datase
     if how.video:
         episodes.encoder()  # which is an extra
     recorded = None if training.discrete else ActionRange.of(training.actions)
-    goals = world.count_goals(run, facts, how.env, video=how.video, recorded=recorded)
+    goals = environment.count_goals(run, facts, how.env, video=how.video, recorded=recorded)
     return dataclasses.replace(facts, goals=goals)
 
 

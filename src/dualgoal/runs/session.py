@@ -63,7 +63,7 @@ class Evaluator(Protocol):
 
 
 class Request(Protocol):
-    """Perhaps a request to stop: an `Interruption`, or the `Rest` of a run."""
+    """Perhaps a request to stop: an `Interruption`, or the `Background` of a run."""
 
     @property
     def requested(self) -> bool: ...

@@ -13,11 +13,11 @@ from dualgoal.data.dataset import Dataset
 from dualgoal.errors import number_of
 from dualgoal.files import cache_folder
 from dualgoal.runs import directory, policy, preparation, resume, trackers
+from dualgoal.runs.background import Background
 from dualgoal.runs.config import Run
 from dualgoal.runs.evaluation import Plan, WorkerEvaluator
 from dualgoal.runs.interruption import Interruption
 from dualgoal.runs.preparation import How, Prepared
-from dualgoal.runs.rest import Rest
 from dualgoal.runs.resume import Start
 from dualgoal.runs.session import Evaluator, OnEvaluation, Session, saved_steps, scored_steps
 from dualgoal.sampler import to_device
@@ -40,15 +40,15 @@ def train(
     env: Any = None,
     on_evaluation: OnEvaluation | None = None,
     wait: bool = False,
-    rest: Rest | None = None,
+    background: Background | None = None,
 ) -> Path:
     """Train `run` into the directory `out`, or resume it there, and return the directory.
 
     `datasets` (training, validation) take the place of files, `evaluator` that of environments in worker processes;
     `env` is an environment, or a function that makes one, of this process, in which policies are then evaluated.
     `on_evaluation` hears of every evaluation and ends training by returning True. With `wait`, another process that
-    writes to `out` is waited for instead of being an error. With `rest`, evaluations that are left after the last step
-    are left to it.
+    writes to `out` is waited for instead of being an error. With `background`, evaluations that are left after the
+    last step are left to it.
     """
     out = Path(out)
     worker_cpus = machine.pin() if pin else None
@@ -76,7 +76,7 @@ def train(
         display = progress.display(f"{run.task}  {' + '.join(run.names)}", start.step, run.steps, quiet)
         stack.callback(display.close)
         session = Session(run, record, ready.loop, evaluator, display, opened, on_evaluation)
-        _carry_out(session, ready, start, rest, stack)
+        _carry_out(session, ready, start, background, stack)
     return out
 
 
@@ -98,18 +98,21 @@ def _start(ready: Prepared, record: directory.Store, say: Say) -> Start | None:
     return start
 
 
-def _carry_out(session: Session, ready: Prepared, start: Start, rest: Rest | None, stack: ExitStack) -> None:
-    """Take the steps and evaluate, or leave the last evaluations, and what `stack` holds open for them, to `rest`."""
+def _carry_out(
+    session: Session, ready: Prepared, start: Start, background: Background | None, stack: ExitStack
+) -> None:
+    """Take the steps and evaluate, or leave the last evaluations, and what `stack` holds open for them, to the
+    `background`."""
     held_out = None if ready.validation is None else ready.facts.dataset.as_networks_read(ready.validation)
     placed = ready.loop.place_data(to_device(ready.facts.dataset.as_networks_read(ready.training)))
     with Interruption() as interruption:
         step = session.train(start, placed, held_out, interruption)
-        if rest is None or interruption.requested:
+        if background is None or interruption.requested:
             session.evaluate(step, interruption)
         else:
             session.display.close()
             session.display = progress.Display()  # the next run has a display of its own
-            rest.begin(stack.pop_all(), functools.partial(session.evaluate, step))
+            background.begin(stack.pop_all(), functools.partial(session.evaluate, step))
 
 
 def default_workers(platform: str, cpus: list[int] | None) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dualgoal import machine
 from dualgoal.files import cache_folder
-from dualgoal.runs import episodes, policy, world
+from dualgoal.runs import environment, episodes, policy
 from dualgoal.runs.episodes import BLOCK, Episode
 from dualgoal.runs.rows import CRITERIA, Conditions
 
@@ -30,7 +30,7 @@ class EpisodeBlock:
     first: int
     count: int
     conditions: Conditions = Conditions()
-    goals: world.Goals | None = None  # all of them, where the conditions name a list
+    goals: environment.Goals | None = None  # all of them, where the conditions name a list
     video: str | None = None
 
 
@@ -85,13 +85,13 @@ class Player:
         return self._policy
 
     def _environments(self, player: policy.Policy, job: EpisodeBlock, count: int) -> list[Any]:
-        run, facts = world.under(player.run, player.facts, job.conditions, job.goals)
+        run, facts = environment.under(player.run, player.facts, job.conditions, job.goals)
         criteria = tuple(getattr(run, name) for name in CRITERIA)
         made_for = (run.task, facts.dataset.quality, run.env, criteria, facts.goal_list)
         if self._made_for != made_for:
             self._envs, self._no_more, self._made_for = [], False, made_for
         while len(self._envs) < count and not self._no_more:
-            made = world.make(run, facts, self._given)
+            made = environment.make(run, facts, self._given)
             if any(_innermost(made) is _innermost(env) for env in self._envs):
                 self._no_more = True  # two episodes at a time would disturb each other there
             else:

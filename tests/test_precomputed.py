@@ -14,13 +14,13 @@ from jax import random
 
 import small
 import tiny
-from dualgoal.runs import stages
+from dualgoal.runs import precomputed
 
 ROWS = 3
 
 
 def acting(rep, algo, **options):
-    """A policy that acts on rows of its own, and arguments of both stages."""
+    """A policy that acts on rows of its own, and arguments of both precomputed."""
     agent = small.agent(rep, algo, **options)
     rng, shape = np.random.default_rng(0), (ROWS, *agent.spec.observation_shape)
     numbers, images = lambda: rng.normal(size=shape).astype(np.float32), lambda: rng.integers(0, 256, shape, np.uint8)
@@ -40,7 +40,7 @@ def primitives(function, *args) -> Counter:
     def count(jaxpr):
         found = Counter()
         for equation in jaxpr.eqns:
-            inner = equation.params.get(stages.CALLS.get(equation.primitive.name, ""))
+            inner = equation.params.get(precomputed.CALLS.get(equation.primitive.name, ""))
             found += Counter([equation.primitive.name]) if inner is None else count(inner.jaxpr)
         return found
 
@@ -60,7 +60,7 @@ def primitives(function, *args) -> Counter:
 )
 def test_both_stages_together_act_as_the_whole_does(rep, algo, shape, precision):
     act, early, late = acting(rep, algo, shape=shape, precision=precision)
-    split = stages.split(act, early, late)
+    split = precomputed.split(act, early, late)
     assert np.array_equal(split.second(split.first(*early), *late), jax.jit(act)(*early, *late))
 
 
@@ -68,7 +68,7 @@ def test_what_needs_no_observation_is_not_computed_again():
     """Of images: the encoder of goals and the rounding of weights; with early fusion only the rounding."""
     for rep, goal_too in (("dual", True), ("orig", False)):
         act, early, late = acting(rep, "gcbc", shape=small.IMAGE, precision="bf16")
-        split = stages.split(act, early, late)
+        split = precomputed.split(act, early, late)
         whole, second = primitives(act, *early, *late), primitives(split.second, split.first(*early), *late)
         assert whole["conv_general_dilated"] == (18 if goal_too else 9) and second["conv_general_dilated"] == 9
         stored = split.first(*early)
@@ -79,13 +79,13 @@ def test_what_needs_no_observation_is_not_computed_again():
 def test_repeated_equations_are_one():
     """A flow of ten steps rounds the same weights ten times when it is written down."""
     act, early, late = acting("dual", "gcfbc", precision="bf16")
-    stored = stages.split(act, early, late).first(*early)
+    stored = precomputed.split(act, early, late).first(*early)
     assert len(stored) < len(jax.tree.leaves(early)) + 20
 
 
 def test_functions_that_leave_nothing_for_a_stage():
     for function in (lambda a, b: a * 2, lambda a, b: b * 2, lambda a, b: jnp.ones(3), lambda a, b: a):
-        first, second = stages.split(function, (np.ones(3),), (np.zeros(3),))
+        first, second = precomputed.split(function, (np.ones(3),), (np.zeros(3),))
         assert np.array_equal(second(first(np.ones(3)), np.zeros(3)), function(np.ones(3), np.zeros(3)))
 
 
@@ -102,7 +102,7 @@ def test_functions_that_hold_functions():
         return jax.lax.while_loop(lambda x: x[0] < 50, lambda x: x * 2 + 1, b) * jnp.where(a > 0, 0.0, -0.0)
 
     early, late = (np.linspace(0.1, 1, 3, dtype=np.float32),), (np.linspace(1, 2, 3, dtype=np.float32),)
-    first, second = stages.split(function, early, late)
+    first, second = precomputed.split(function, early, late)
     assert np.array_equal(second(first(*early), *late), jax.jit(function)(*early, *late))
 
 
@@ -111,7 +111,7 @@ def test_effects_happen_at_every_call(capfd):
         jax.debug.print("b is {}", b)
         return a + b
 
-    first, second = stages.split(function, (1.0,), (2.0,))
+    first, second = precomputed.split(function, (1.0,), (2.0,))
     stored = first(1.0)
     assert [float(second(stored, b)) for b in (3.0, 4.0)] == [4.0, 5.0]
     jax.effects_barrier()

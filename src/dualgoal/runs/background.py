@@ -1,4 +1,4 @@
-"""What is left of a run that is trained: its last evaluations, done in a thread while the next run trains."""
+"""The last evaluations of a run that is trained, done in a thread while the next run trains."""
 
 import threading
 from collections.abc import Callable
@@ -7,10 +7,11 @@ from contextlib import ExitStack
 from dualgoal.runs.interruption import Interruption
 
 
-class Rest:
-    """The evaluations that one run has left to be done; none, if it was complete before or failed.
+class Background:
+    """The evaluations that one run has left to be done; none, if it was complete before or failed. From `begin` on it
+    owns what they need (the run's lock, its files, workers) and closes it in its thread.
 
-    It is also the request to stop at which its thread looks (`session.Request`).
+    It is also the request to stop at which that thread looks (`session.Request`).
     """
 
     def __init__(self) -> None:
@@ -22,7 +23,7 @@ class Rest:
     def error(self, message: str) -> BaseException:
         return KeyboardInterrupt(message) if self._by is None else self._by.error(message)
 
-    def begin(self, opened: ExitStack, evaluate: Callable[["Rest"], None]) -> None:
+    def begin(self, opened: ExitStack, evaluate: Callable[["Background"], None]) -> None:
         """Call `evaluate` in a thread, and then close what is `opened`."""
 
         def finish() -> None:

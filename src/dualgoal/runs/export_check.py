@@ -14,9 +14,9 @@ from dualgoal.agent import Agent
 from dualgoal.compatibility import is_ours
 from dualgoal.interface import Algorithm, Nets, Representation
 from dualgoal.nets.heads import EPSILON
-from dualgoal.runs import flat, policy
+from dualgoal.runs import export_arrays, policy
 from dualgoal.runs.checkpoint import Arrays
-from dualgoal.runs.flat import Kind
+from dualgoal.runs.export_arrays import Kind
 
 SIZES = np.geomspace(0.01, 10, 16)  # of the rows that are compared, so that not all actions are near 0, nor all clipped
 TOLERANCE = 1e-4  # of a number, in units of the largest one of its row if that is above 1
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 def arrays_and_kinds(loaded: policy.Policy) -> tuple[Arrays, Kind, Kind]:
     """All arrays by name, and what the goal's and the policy's are: "other" where that is not all there is to it."""
     rep, algo = loaded.run.rep, loaded.run.algo
-    arrays, goal, actor = flat.flatten(rep, algo, loaded.params)
+    arrays, goal, actor = export_arrays.flatten(rep, algo, loaded.params)
     if loaded.facts.sizes.discrete and actor["kind"] == "gaussian":
         actor["kind"] = "categorical"
     agent, params = policy.in_float32(loaded)
@@ -50,7 +50,7 @@ def arrays_and_kinds(loaded: policy.Policy) -> tuple[Arrays, Kind, Kind]:
             "policy": _agree(algo, lambda: _policy(arrays, actor, seen, net, key), seen.actions),
         }
     if other := frozenset(part for part, yes in agree.items() if not yes):
-        arrays, plain_goal, plain_actor = flat.flatten(rep, algo, loaded.params, other)
+        arrays, plain_goal, plain_actor = export_arrays.flatten(rep, algo, loaded.params, other)
         goal, actor = plain_goal if "goal" in other else goal, plain_actor if "policy" in other else actor
     return arrays, goal, actor
 

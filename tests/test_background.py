@@ -11,7 +11,7 @@ import pytest
 from dualgoal.engine.items import Here, Item
 from dualgoal.errors import Preempted, UserError
 from dualgoal.runs import directory, owner, training
-from dualgoal.runs.rest import Rest
+from dualgoal.runs.background import Background
 from tiny import Scorer, record, tiny_run
 
 pytestmark = pytest.mark.usefixtures("one_program")
@@ -41,35 +41,35 @@ class Slow(Scorer):
 @pytest.fixture
 def begun(folder, tmp_path):
     """A run that is trained and waits for its evaluations; the others are stopped at the end."""
-    rests = []
+    begun_ones = []
 
     def begin(evaluator, out=tmp_path / "run"):
-        rests.append(Rest())
-        training.train(RUN, out, data_path=folder, quiet=True, evaluator=evaluator, rest=rests[-1])
-        return out, rests[-1]
+        begun_ones.append(Background())
+        training.train(RUN, out, data_path=folder, quiet=True, evaluator=evaluator, background=begun_ones[-1])
+        return out, begun_ones[-1]
 
     yield begin
-    for rest in rests:
-        rest.stop()
+    for background in begun_ones:
+        background.stop()
 
 
 def test_a_run_returns_when_it_is_trained_and_leaves_the_same_record(begun, folder, tmp_path):
     evaluator = Slow()
-    out, rest = begun(evaluator)
+    out, background = begun(evaluator)
     assert evaluator.pending == [20, 40] and not directory.evaluations(out)
     assert owner.read_status(out).state == "running"
     with pytest.raises(UserError, match="in use"):  # nobody else writes to it meanwhile
         training.train(RUN, out, data_path=folder, quiet=True, evaluator=Scorer(RUN.seeds))
     evaluator.go.set()
-    rest.wait()
+    background.wait()
     assert owner.read_status(out).state == "finished"
     training.train(RUN, tmp_path / "other", data_path=folder, quiet=True, evaluator=Scorer(RUN.seeds))
     assert record(out) == record(tmp_path / "other") and directory.evaluations(out)
 
 
 def test_what_was_stopped_is_evaluated_by_the_next_command(begun, folder, tmp_path):
-    out, rest = begun(Slow())
-    rest.stop()
+    out, background = begun(Slow())
+    background.stop()
     assert owner.read_status(out).state == "interrupted" and not directory.evaluations(out)
     training.train(RUN, out, data_path=folder, quiet=True, evaluator=Scorer(RUN.seeds))
     training.train(RUN, tmp_path / "other", data_path=folder, quiet=True, evaluator=Scorer(RUN.seeds))
@@ -80,17 +80,17 @@ def test_a_run_that_is_complete_leaves_nothing(begun, tmp_path):
     evaluator = Slow()
     evaluator.go.set()
     begun(evaluator)[1].wait()
-    _, rest = begun(Slow())
-    rest.wait()
+    _, background = begun(Slow())
+    background.wait()
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Preempted)])
 def test_a_signal_while_waiting_stops_it(begun, number, error):
-    out, rest = begun(Slow())
+    out, background = begun(Slow())
     timer = threading.Timer(0.3, os.kill, [os.getpid(), number])
     timer.start()
     with pytest.raises(error, match=r"step 40 is saved in .*run the same command again"):
-        rest.wait()
+        background.wait()
     assert owner.read_status(out).state == "interrupted"
 
 
@@ -103,11 +103,11 @@ class Items:
         self.items = [Item(name, tmp_path / name, self.call(name)) for name in names]
 
     def call(self, name):
-        def train(workers, rest):
+        def train(workers, background):
             self.happened.append(f"{name} is trained")
             if name in self.raises:
                 raise self.raises[name]
-            rest.begin(ExitStack(), lambda request: self.evaluate(name, request))
+            background.begin(ExitStack(), lambda request: self.evaluate(name, request))
 
         return train
 
