@@ -56,8 +56,10 @@ def run_places(root: Path) -> list[Place]:
     metrics = [{"step": s, "seed": 0, "split": "train", "algo/actor/loss": 1.5} for s in range(10, 41, 10)]
     run_files.write_rows(run / "metrics.jsonl", metrics)
     grid = np.zeros((2, 3)).tolist()
-    kept = {"format": distances.FORMAT, "kind": "maze", "points": [[0.0, 1.0]] * 3, "goals": [0, 1], "learned": grid}
-    (run / "distances.json").write_text(json.dumps({**kept, "seed": 0, "step": 40, "correlation": 0.5}))
+    kept = {"format": 1, "run": made.id, "task": made.task, "seed": 0, "step": 40, "kind": "maze", "correlation": 0.5}
+    kept |= {"points": [[0.0, 1.0]] * 3, "goals": [0, 1], "learned": grid}
+    (run / "distances.json").write_text(json.dumps(kept))
+    assert distances.kept(run) is not None
     planned = reproduce.plan(TABLE, out=root / "runs", **CELL)[0]
     cell = planned.planned.run
     run_files.write_run(planned.out, cell, run_files.rows(cell, 5))
