@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def test_every_pair_survives_json(rep, algo):
 
 @settings(max_examples=50, deadline=None)
 @given(
-    st.floats(1e-6, 1.0, exclude_max=True), st.lists(st.integers(0, 2**31), min_size=1, unique=True),
+    st.floats(1e-6, 1 - 1e-7), st.lists(st.integers(0, 2**31), min_size=1, unique=True),
     st.integers(1, 10**7), st.booleans(),
 )  # fmt: skip
 def test_values_survive_json(discount, seeds, steps, lag):
@@ -60,9 +61,13 @@ def test_differences_name_the_fields():
     "change, words",
     [
         ({"steps": 0}, "steps is 0"),
-        ({"seeds": ()}, "seeds are []"),
+        ({"seeds": ()}, "seeds is ()"),
         ({"seeds": (1, 1)}, "different integers"),
         ({"discount": 1.0}, "discount is 1.0"),
+        ({"discount": 1 - 1e-9}, "discount is 0.999999999; expected a number above 0 and at most 1 - 1e-7"),
+        ({"tau": 1.1}, "tau is 1.1; expected a number above 0 and at most 1"),
+        ({"max_steps": 0}, "max_steps is 0; expected at least 1"),
+        ({"steps": True}, "steps is True; expected a whole number"),
         ({"precision": "float16"}, "unknown precision 'float16'"),
         ({"goal_noise": -1.0}, "goal_noise is -1.0"),
         ({"steps": 1e6}, "steps is 1000000.0; expected a whole number"),
@@ -70,8 +75,12 @@ def test_differences_name_the_fields():
     ],
 )
 def test_bad_values_are_refused(change, words):
-    with pytest.raises(UserError, match=words.replace("[", r"\[").replace("]", r"\]")):
+    with pytest.raises(UserError, match=re.escape(words)):
         dataclasses.replace(RUN, **change)
+
+
+def test_seeds_may_be_a_list():
+    assert dataclasses.replace(RUN, seeds=[0, 7]) == RUN
 
 
 @pytest.mark.parametrize(

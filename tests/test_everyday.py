@@ -121,9 +121,9 @@ def test_a_run_directory_is_a_file_with_options(place):
         ("[algo]\nname = 3", "algo.name is 3; expected a text in quotes"),
         ("track = [3]", "unknown tracker '3'"),
         ("track = ['tensorbord']", "unknown tracker 'tensorbord'; did you mean 'tensorboard'?"),
-        ("discount = 2.0", "discount is 2.0; expected a number in (0, 1)"),
+        ("discount = 2.0", "discount is 2.0; expected a number above 0 and at most 1 - 1e-7"),
         ("steps =", "not TOML"),
-        ("seeds = [0, 0]", "seeds are [0, 0]"),
+        ("seeds = [0, 0]", "seeds is (0, 0)"),
     ],
 )
 def test_a_file_that_cannot_be_used(content, problem, place):

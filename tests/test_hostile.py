@@ -220,7 +220,7 @@ def test_runs_shows_a_run_with_an_odd_configuration(copy, change):
         ("--episodes -1", "episodes is -1"),
         ("--workers 0", "workers is 0"),
         ("--workers -3", "workers is -3"),
-        ("--seeds -1", "seeds are [-1]"),
+        ("--seeds -1", "seeds is (-1,)"),
     ],
 )
 def test_numbers_of_train_out_of_range(capsys, tmp_path, words, problem):
@@ -239,9 +239,9 @@ def test_numbers_of_train_out_of_range(capsys, tmp_path, words, problem):
         ("eval RUN --episodes 0", "episodes is 0"),
         ("eval RUN --workers -1", "workers is -1"),
         ("theory --seed -1", "seed is -1"),
-        ("bench --widths 0", "widths is 0"),
-        ("bench --seeds 0", "seeds is 0"),
-        ("bench --batches -1", "batches is -1"),
+        ("bench --widths 0", "widths is (0,)"),
+        ("bench --seeds 0", "seeds is (0,)"),
+        ("bench --batches -1", "batches is (-1,)"),
         ("bench --seconds nan", "seconds is nan"),
         ("lightsout --out OUT --trajectories 0", "trajectories is 0"),
         ("lightsout --out OUT --length 0", "length is 0"),

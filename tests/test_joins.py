@@ -147,7 +147,7 @@ def test_the_command_adds_rows_and_prints_them(file, capsys, monkeypatch):
         (["--steps", "3"], "steps is 3; expected at least 4"),
         (["--joins", "erly"], "did you mean 'early'?"),
         (["--joins", "early", "inner", "--dim", "0"], "dim is 0; expected a whole number"),
-        (["--lr", "nan"], "lr is nan; expected at least 0"),
+        (["--lr", "nan"], "lr is nan; expected a finite number"),
     ],
 )
 def test_what_does_not_fit_is_one_line(file, more, problem, capsys):

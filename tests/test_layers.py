@@ -35,7 +35,7 @@ ALLOWED = {  # a folder, or a module at the top, may import itself and what stan
     "collect": "data envs files imports jsons machine progress workers errors",
     "theory": "errors files imports",
     "runs": f"{METHOD} collect data envs files imports jsons machine progress texts workers errors",
-    "experts": "interface nets fast loop runs collect files imports jsons machine progress texts errors",
+    "experts": "interface options nets fast loop runs collect files imports jsons machine progress texts errors",
     "engine": "runs files imports jsons machine errors __init__",  # of the package: its version
     "paper": f"{METHOD} engine runs collect data envs files imports jsons machine progress texts theory errors",
     "report": "paper runs data envs files imports jsons machine errors",

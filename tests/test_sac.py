@@ -342,9 +342,10 @@ def test_a_round_must_fit_into_the_replay():
 
 
 def test_what_only_the_humanoid_has_is_refused_for_others(tmp_path):
-    for name in ("rise", "pace", "upright", "falls_end", "command_frame"):
+    settings = {"rise": 1.0, "pace": 1.0, "upright": 1.0, "falls_end": True, "command_frame": True}
+    for name, value in settings.items():
         with pytest.raises(UserError, match=f"{name} is for the humanoid; leave it out for ant"):
-            training.train(Recipe("ant", **{name: True}), tmp_path / "run", **QUICK)
+            training.train(Recipe("ant", **{name: value}), tmp_path / "run", **QUICK)
     assert not (tmp_path / "run").exists()
 
 

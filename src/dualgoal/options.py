@@ -1,4 +1,4 @@
-"""What options of representations, algorithms and streams may be: kinds and ranges, which are checked when one is made.
+"""What options of parts, runs and commands may be: kinds and ranges, which are checked when one is made.
 
 Options are fields of frozen dataclasses. Their types say what is allowed, so that a value from Python, from the command
 line or from a file is refused in the same words.
@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
-from dualgoal.errors import UserError, unknown
+from dualgoal.errors import MOST, UserError, check_range, unknown
 
 
 class Limit(NamedTuple):
@@ -19,6 +19,13 @@ class Limit(NamedTuple):
 
     words: str
     holds: Callable[[Any], bool]
+
+
+class Range(NamedTuple):
+    """The numbers that the value of an option may be, both ends included, as a part of its type."""
+
+    least: float
+    most: float = MOST
 
 
 WIDEST = 1 << 20  # of a layer or a vector
@@ -30,7 +37,18 @@ def is_size(n: Any) -> bool:
 
 
 AtLeastOne = Annotated[int, Limit("at least 1 and at most a billion", lambda n: 1 <= n <= 10**9)]  # rows have 32 bits
+Discount = Annotated[  # what is nearer to 1 is 1 in 32 bits, and its logarithm 0
+    float, Limit("a number above 0 and at most 1 - 1e-7", lambda x: 0 < x <= 1 - 1e-7)
+]
 Expectile = Annotated[float, Limit("a number between 0 and 1, both excluded", lambda x: 0 < x < 1)]
+FromOne = Annotated[int, Range(1)]
+FromZero = Annotated[int, Range(0)]
+Positive = Annotated[float, Limit("a number above 0", lambda x: x > 0)]
+Rate = Annotated[float, Limit("a number above 0 and at most 1", lambda x: 0 < x <= 1)]
+Seeds = Annotated[
+    tuple[int, ...],
+    Limit("one or more different integers from 0 on", lambda s: s != () and len(set(s)) == len(s) and min(s) >= 0),
+]
 Share = Annotated[float, Limit("a number from 0 to 1", lambda x: 0 <= x <= 1)]
 Size = Annotated[int, Limit(f"a whole number from 1 to {WIDEST:,}", is_size)]
 Sizes = Annotated[  # of layers
@@ -49,14 +67,15 @@ KINDS: dict[Any, tuple[type, str]] = {  # of options: what an object must be, an
 
 def check_options(options: Any) -> None:
     """Refuse a value of another kind than its field, one that is not among the choices of a `Literal` field or does not
-    satisfy a `Limit`, and a number that is not finite."""
+    satisfy a `Limit` or a `Range`, and a number that is not finite."""
     types = typing.get_type_hints(type(options), include_extras=True)
     for field in dataclasses.fields(options):
         value, kind = getattr(options, field.name), types[field.name]
         kind, *limits = typing.get_args(kind) if typing.get_origin(kind) is Annotated else (kind,)
         if typing.get_origin(kind) is Literal and value not in typing.get_args(kind):
             raise unknown(field.name, str(value), typing.get_args(kind))
-        if kind in KINDS and not isinstance(value, KINDS[kind][0]):
+        truth = isinstance(value, bool) and kind is not bool  # which Python takes for a whole number
+        if kind in KINDS and (truth or not isinstance(value, KINDS[kind][0])):
             raise UserError(f"{field.name} is {value!r}; expected {KINDS[kind][1]}")
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, float) and not math.isfinite(number):
@@ -64,5 +83,7 @@ def check_options(options: Any) -> None:
             if kind == tuple[int, ...] and not isinstance(number, numbers.Integral):
                 raise UserError(f"{field.name} is {number}; expected a whole number")
         for limit in limits:
+            if isinstance(limit, Range):
+                check_range(field.name, value, *limit)
             if isinstance(limit, Limit) and not limit.holds(value):
                 raise UserError(f"{field.name} is {value}; expected {limit.words}")

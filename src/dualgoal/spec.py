@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dualgoal.errors import UserError
-from dualgoal.options import check_options
+from dualgoal.options import Discount, check_options
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Spec:
     observation_shape: tuple[int, ...]
     action_dim: int
     discrete: bool = False
-    discount: float = 0.99
+    discount: Discount = 0.99
     batch_size: int = 1024
     lr: float = 3e-4
     tau: float = 0.005
@@ -37,8 +37,6 @@ class Spec:
         check_options(self)
         if self.pixels and self.reached_by == "state":
             raise UserError("reached_by 'state' compares vectors; image observations need 'row'")
-        if not 0 < self.discount <= 1 - 1e-7:  # what is nearer to 1 is 1 in 32 bits, and its logarithm 0
-            raise UserError(f"discount is {self.discount}; expected a number above 0 and at most 1 - 1e-7")
         if not self.goal_shape:
             object.__setattr__(self, "goal_shape", self.observation_shape)
         if self.goal_shape != self.observation_shape:

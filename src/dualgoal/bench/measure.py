@@ -24,10 +24,9 @@ from dualgoal.agent import Agent, State
 from dualgoal.bench.options import Options
 from dualgoal.bench.trace import Cost, kernels_by_kind
 from dualgoal.envs import tasks
-from dualgoal.errors import UserError, check_range, kind_of
+from dualgoal.errors import UserError, kind_of
 from dualgoal.interface import Batch, Frames, Goals, Spec, Stream
 from dualgoal.loop import TrainingLoop, compile_loop, quick_compile_options
-from dualgoal.options import WIDEST
 from dualgoal.paper import settings
 from dualgoal.runs import duration
 from dualgoal.sampler import shared_draws, to_device
@@ -250,12 +249,6 @@ def _differences(times: Mapping[str, float]) -> dict[str, float]:
 
 def cases_of(options: Options) -> list[Case]:
     """Every combination of the lists."""
-    for name in ("seeds", "batches", "widths"):
-        for number in getattr(options, name):
-            check_range(name, number, 1, WIDEST)
-    check_range("seconds", options.seconds, 0, 86_400)
-    if not (options.reps and options.algos and options.seeds and options.precisions and options.widths):
-        raise UserError("nothing to measure: each of --reps, --algos, --seeds, --precisions, --widths needs a value")
     return [
         Case(options.task, rep, algo, seeds, machine.arithmetic(precision), batch, width)
         for rep in options.reps

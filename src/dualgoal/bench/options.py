@@ -6,7 +6,13 @@ from typing import Annotated
 
 from tyro.conf import arg
 
+from dualgoal.errors import UserError
 from dualgoal.machine import PrecisionOption
+from dualgoal.options import WIDEST, Limit, Range, Sizes, check_options, is_size
+
+SizesOrNone = Annotated[
+    tuple[int, ...], Limit(f"whole numbers from 1 to {WIDEST:,}", lambda sizes: all(map(is_size, sizes)))
+]
 
 
 @dataclass(frozen=True)
@@ -19,15 +25,15 @@ class Options:
     """Representations."""
     algos: tuple[str, ...] = ("gcivl",)
     """Algorithms."""
-    seeds: tuple[int, ...] = (1,)
+    seeds: Sizes = (1,)
     """Numbers of seeds that train at the same time."""
     precisions: tuple[PrecisionOption, ...] = ("auto",)
     """Precisions of matrix products."""
-    batches: Annotated[tuple[int, ...], arg(help_behavior_hint="(default: that of the task)")] = ()
+    batches: Annotated[SizesOrNone, arg(help_behavior_hint="(default: that of the task)")] = ()
     """Batch sizes."""
-    widths: tuple[int, ...] = (512,)
+    widths: Sizes = (512,)
     """Widths of the hidden layers."""
-    seconds: float = 2.0
+    seconds: Annotated[float, Range(0, 86_400)] = 2.0
     """Time spent on each measurement, roughly."""
     baseline: bool = True
     """Also time the loop that samples on the host and calls one compiled update per step."""
@@ -37,3 +43,8 @@ class Options:
     """Print JSON."""
     trace: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="(default: none)")] = None
     """Write a profile of the first combination into this folder, for TensorBoard or Perfetto."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if not (self.reps and self.algos and self.precisions):
+            raise UserError("nothing to measure: each of --reps, --algos, --precisions needs a value")

@@ -9,6 +9,7 @@ from dualgoal.bench.options import Options
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb
 from dualgoal.errors import check_range
+from dualgoal.options import FromZero
 from dualgoal.paper.lightsout import Experiment
 from dualgoal.probes import options
 
@@ -19,7 +20,7 @@ class Theory(Verb):
 
     json: bool = False
     """Print JSON."""
-    seed: int = 0
+    seed: FromZero = 0
     """Seed of the random processes."""
     plot: Annotated[Path | None, unset("check the theorems", "PATH")] = None
     """Draw distance fields into this folder instead."""
@@ -27,7 +28,6 @@ class Theory(Verb):
     def run(self) -> None:
         from dualgoal.theory import checks
 
-        check_range("seed", self.seed, 0)
         checks.check_and_print(json=self.json, seed=self.seed, plot=self.plot)
 
 
@@ -67,10 +67,6 @@ class Joins(options.Options, Verb):
         from dualgoal.probes import joins, records
 
         check_range("steps", self.steps, joins.MEASURED, joins.HELD_OUT)
-        check_range("batch_size", self.batch_size, 1)
-        check_range("lr", self.lr, 0)
-        for seed in self.seeds:
-            check_range("seed", seed, 0)
         tell = (lambda line: None) if self.quiet else functools.partial(print, flush=True)
         print("\n".join(records.table(records.train(self, self.out, tell))))
 

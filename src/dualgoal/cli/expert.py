@@ -11,8 +11,8 @@ from tyro.conf import Positional, arg
 
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
-from dualgoal.errors import check_range
 from dualgoal.experts.recipe import OFFICIAL, Recipe
+from dualgoal.options import FromZero, Range
 
 BODY_HELP = "What is to walk: ant, antball or humanoid."
 
@@ -63,13 +63,13 @@ class Eval(Verb):
     body: Annotated[Positional[Literal["ant", "antball", "humanoid"]], arg(metavar="BODY", help=BODY_HELP)]
     file: Annotated[Path | None, unset("the one that comes with the package", "PATH")] = None
     """A policy (safetensors), or the folder of a training."""
-    episodes: int = 100
+    episodes: Annotated[int, Range(1, 100_000)] = 100
     """Simulations."""
-    seed: int = 0
+    seed: FromZero = 0
     """Random seed."""
-    threads: Annotated[int | None, unset("all cores", "INT")] = None
+    threads: Annotated[int | None, unset("all cores", "INT"), Range(1, 1024)] = None
     """Threads that simulate; their number changes no result."""
-    aim: Annotated[float | None, unset("what the file says", "FLOAT")] = None
+    aim: Annotated[float | None, unset("what the file says", "FLOAT"), Range(0)] = None
     """Metres to which a policy's last two inputs, the way to go, are scaled; 0: they are left as they are."""
     json: bool = False
     """Print JSON."""
@@ -79,10 +79,6 @@ class Eval(Verb):
         from dualgoal.collect import experts
         from dualgoal.experts import evaluation
 
-        check_range("episodes", self.episodes, 1, 100_000)
-        check_range("seed", self.seed, 0)
-        check_range("threads", self.threads, 1, 1024)
-        check_range("aim", self.aim, 0)
         policy = experts.of_body(self.body, self.file or experts.require_shipped(self.body))
         policy.aim = policy.aim if self.aim is None else self.aim
         found = evaluation.evaluate(

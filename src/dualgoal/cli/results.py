@@ -10,8 +10,9 @@ from tyro.conf import Positional, arg
 from dualgoal.cli.cluster import ManyRuns
 from dualgoal.cli.parsing import unset
 from dualgoal.cli.verb import Verb, show
-from dualgoal.errors import UserError, check_range
+from dualgoal.errors import UserError
 from dualgoal.machine import PrecisionOption
+from dualgoal.options import FromZero, Range
 
 RunPath = Annotated[Positional[Path], arg(name="run", metavar="RUN", help="Run directory.")]
 Step = Annotated[int | None, unset("the newest", "INT", "Step of the checkpoint.")]
@@ -101,12 +102,12 @@ class Probe(Verb):
     """Dataset: a folder or an npz file."""
     split: Literal["train", "val"] = "val"
     """Which of its splits."""
-    count: int = 2000
+    count: Annotated[int, Range(4, 20_000)] = 2000
     """Rows to look at."""
     seeds: Annotated[tuple[int, ...], unset("all")] = ()
     """Training seeds."""
     step: Step = None
-    draw: int = 0
+    draw: FromZero = 0
     """Seed of the choice of rows and pairs."""
     json: bool = False
     """Print JSON."""
@@ -116,8 +117,6 @@ class Probe(Verb):
 
         if not self.runs:
             raise UserError("no run to probe; give one or more run directories")
-        check_range("count", self.count, 4, 20_000)
-        check_range("draw", self.draw, 0)
         chosen: dict[str, Any] = {"seeds": self.seeds, "step": self.step, "split": self.split}
         probed = lambda run: trained.probe_run(run, self.data, **chosen, count=self.count, draw=self.draw)
         rows = [row for run in self.runs for row in probed(run)]

@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+from dualgoal.options import check_options
+
 
 class Verb(abc.ABC):
     """One command. The docstring of a subclass follows the summary of `main.VERBS` in its `--help`."""
@@ -13,6 +15,9 @@ class Verb(abc.ABC):
     def defaults(cls, words: Sequence[str]) -> Self | None:
         """An instance whose values are the defaults of the options; None: those that the class states."""
         return None
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     @abc.abstractmethod
     def run(self) -> None:

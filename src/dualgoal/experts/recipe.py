@@ -4,9 +4,8 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from dualgoal.errors import UserError, check_range
-
-WIDEST = 1 << 14  # of a layer
+from dualgoal.errors import UserError
+from dualgoal.options import FromOne, FromZero, Positive, Rate, Share, Sizes, Weight, check_options
 
 
 @dataclass(frozen=True)
@@ -15,21 +14,21 @@ class Recipe:
 
     body: str
     """What is to walk: ant, antball or humanoid."""
-    steps: int = 400_000
+    steps: FromOne = 400_000
     """Control steps, of all simulations together."""
-    updates_per_step: float = 1.0
+    updates_per_step: Positive = 1.0
     """Gradient steps per control step."""
-    envs: int = 64
+    envs: FromOne = 64
     """Simulations that run at the same time."""
-    horizon: int = 4
+    horizon: FromOne = 4
     """Steps of each simulation between two rounds of updates; the policy that acts is one round old."""
-    random_steps: int = 10_000
+    random_steps: FromZero = 10_000
     """Steps with random actions at the beginning, without updates."""
     replay: int = 1_000_000
     """Newest transitions that batches are drawn from."""
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: Sizes = (256, 256)
     """Widths of the critic's hidden layers."""
-    policy_hidden: tuple[int, ...] = (256, 256)
+    policy_hidden: Sizes = (256, 256)
     """Widths of the policy's hidden layers."""
     norm: bool = False
     """LayerNorm in the critic."""
@@ -37,58 +36,42 @@ class Recipe:
     """Bootstrap from the smaller of the two critics, else from their mean."""
     end_is_terminal: bool = False
     """Do not bootstrap at the step limit of an episode, so that what is left undone by then is lost."""
-    batch_size: int = 256
+    batch_size: FromOne = 256
     """Transitions per gradient step."""
-    lr: float = 1e-4
+    lr: Positive = 1e-4
     """Adam's learning rate."""
-    discount: float = 0.99
+    discount: Rate = 0.99
     """Discount gamma."""
-    tau: float = 0.005
+    tau: Rate = 0.005
     """Rate at which the target critic follows the critic."""
-    actor_pace: float = 1.0
+    actor_pace: Positive = 1.0
     """The learning rate of the policy and of the entropy's weight, as a share of lr."""
-    alpha: float = 1.0
+    alpha: Positive = 1.0
     """Weight of the entropy at the beginning; it is learned."""
-    actor_waits: int = 0
+    actor_waits: FromZero = 0
     """Gradient steps at the beginning that train only the critics, for a policy that comes without them (--start)."""
-    look_ahead: int = 1
+    look_ahead: FromOne = 1
     """Steps whose rewards a critic's target adds up before it bootstraps, as far as the round goes."""
-    rise: float = 0.0
+    rise: Weight = 0.0
     """Reward for the height of the head, besides the body's own: what a humanoid that stands gets for it per step."""
-    pace: float = 0.0
+    pace: Weight = 0.0
     """Metres per second along the command (or against it) beyond which a humanoid's reward does not change; 0: none."""
-    upright: float = 0.0
+    upright: Share = 0.0
     """Share of the episodes that begin standing, for a body that otherwise begins lying down."""
-    episode: int = 0
+    episode: FromZero = 0
     """Steps of an episode; 0: as many as the body's own has."""
     falls_end: bool = False
     """End the episode of a humanoid that falls after it has stood for a while, so that all later rewards are lost. The
     next episode begins where it lies."""
     command_frame: bool = False
     """Read velocities in the frame of the command, whatever its direction, and in units of about their usual size."""
-    seed: int = 0
+    seed: FromZero = 0
     """Random seed."""
     begins_with: str | None = None
     """SHA-256 of the file whose networks are trained further; None: they begin at random."""
 
     def __post_init__(self) -> None:
-        least = {
-            "steps": 1, "envs": 1, "horizon": 1, "random_steps": 0, "batch_size": 1, "actor_waits": 0, "look_ahead": 1,
-            "rise": 0, "pace": 0, "episode": 0, "seed": 0,
-        }  # fmt: skip
-        for name, smallest in least.items():
-            check_range(name, getattr(self, name), smallest, math.inf)
-        for name in ("hidden", "policy_hidden"):
-            widths = getattr(self, name)
-            if not widths or not all(1 <= width <= WIDEST for width in widths):
-                raise UserError(f"{name} is {widths}; expected one width or more, each from 1 to {WIDEST:,}")
-        check_range("upright", self.upright, 0, 1)
-        for name in ("discount", "tau"):
-            if not 0 < getattr(self, name) <= 1:
-                raise UserError(f"{name} is {getattr(self, name)}; expected a number above 0 and at most 1")
-        for name in ("lr", "updates_per_step", "actor_pace", "alpha"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UserError(f"{name} is {getattr(self, name)}; expected a number above 0")
+        check_options(self)
         if self.round > min(self.replay, 1 << 20):
             raise UserError(f"{self.envs} simulations x {self.horizon} steps: more than the replay, or than a million")
         if self.steps > 2**31 - self.round:

@@ -9,10 +9,11 @@ goals alone, as a goal representation is everywhere else. The others are learned
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from dualgoal.errors import UserError, check_range, require_known
+from dualgoal.errors import UserError, check_range
 from dualgoal.machine import PrecisionOption
+from dualgoal.options import FromOne, FromZero, Positive, Range, Rate, Seeds, Share, Sizes, check_options
 
 if TYPE_CHECKING:  # importing them at once would load JAX for every --help
     from dualgoal.envs.lightsout import View
@@ -38,19 +39,19 @@ class Experiment:
     """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6; others have no goals to evaluate, but up to 12 buttons all pairs."""
     rep: RepName = "ideal"
     """orig: bits. ideal: exact distances for states and goals (the paper), ideal_goals: for goals. Others: learned."""
-    seeds: tuple[int, ...] = (0, 1, 2, 3)
+    seeds: Seeds = (0, 1, 2, 3)
     """Training seeds."""
-    steps: int = 1_000_000
+    steps: FromOne = 1_000_000
     """Gradient steps."""
-    batch_size: int = 1024
+    batch_size: FromOne = 1024
     """Transitions per gradient step."""
-    hidden: tuple[int, ...] = (1024, 1024, 1024, 1024)
+    hidden: Sizes = (1024, 1024, 1024, 1024)
     """Widths of the hidden layers."""
-    lr: float = 1e-4
+    lr: Positive = 1e-4
     """Adam's learning rate."""
-    tau: float = 0.005
+    tau: Rate = 0.005
     """How fast the target network follows: its share of the new parameters at every step."""
-    eval_every: int | None = None
+    eval_every: Annotated[int | None, Range(0)] = None
     """Steps between evaluations; None: a tenth of the steps."""
     scaling: Literal["raw", "standardised"] = "raw"
     """Exact distances as they are, or shifted and scaled to mean 0 and variance 1."""
@@ -68,16 +69,19 @@ class Experiment:
     """Episodes of random presses in the data."""
     length: int = 25
     """Presses per episode of the data."""
-    data_seed: int = 0
+    data_seed: FromZero = 0
     """Seed of the data."""
-    corner_presses: float = 1.0
+    corner_presses: Annotated[float, Range(0.001)] = 1.0
     """How often a corner is pressed in the data, relative to any other button."""
     trained_by: Literal["rep", "all"] = "rep"
     """What trains a learned representation. rep: its own loss alone. all: DQN's loss too."""
-    hard_goals: float = 0.0
+    hard_goals: Share = 0.0
     """Learned: share of goals in its own loss that are exchanged for the one of the batch that it believes nearest."""
-    anchor_seed: int = 0
+    anchor_seed: FromZero = 0
     """Seed of the 64 boards from which distances are measured."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def to_run(self, **overrides: Any) -> "Run":
         """The configuration of the run.
@@ -87,10 +91,6 @@ class Experiment:
         from dualgoal.envs import lightsout_puzzle
         from dualgoal.runs import config
 
-        for name, least in (("data_seed", 0), ("anchor_seed", 0)):
-            check_range(name, getattr(self, name), least)
-        check_range("corner_presses", self.corner_presses, 0.001)
-        require_known("representation for Lights Out", self.rep, REPS)
         learns = self.rep not in ("orig", *EXACT)
         if self.trained_by == "all" and not learns:
             raise UserError(f"trained_by 'all': {self.rep} has nothing that could be trained; choose a learned one")

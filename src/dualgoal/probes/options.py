@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from dualgoal.options import FromOne, Positive, Seeds, Size, Sizes, check_options
+
 WorldName = Literal["buttons", "lightsout"]
 JoinName = Literal[
     "early",
@@ -31,15 +33,18 @@ class Options:
     """Board as ROWSxCOLUMNS."""
     joins: tuple[JoinName, ...] = JOINS
     """Ways in which a network can join two images."""
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: Seeds = (0, 1, 2)
     """Training seeds."""
     steps: int = 600
     """Gradient steps."""
-    batch_size: int = 64
+    batch_size: FromOne = 64
     """Pairs of images per gradient step."""
-    lr: float = 1e-3
+    lr: Positive = 1e-3
     """Adam's learning rate."""
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Sizes = (128, 128)
     """Widths of the hidden layers behind the image encoder."""
-    dim: int = 128
+    dim: Size = 128
     """Size of an embedding, for joins that have one."""
+
+    def __post_init__(self) -> None:
+        check_options(self)

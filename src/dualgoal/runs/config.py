@@ -8,18 +8,18 @@ touches arrays, so a configuration can be read on a machine without an accelerat
 import dataclasses
 import hashlib
 import json
-import math
 import numbers
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from dualgoal import machine, registry
-from dualgoal.errors import UserError, check_range, did_you_mean, require_known
+from dualgoal.errors import UserError, did_you_mean
 from dualgoal.interface import Algorithm, Representation
 from dualgoal.jsons import required, typed_fields
+from dualgoal.options import Discount, FromOne, FromZero, Positive, Range, Rate, Seeds, Share, check_options
 
 Precision = machine.PrecisionOption
 ReachedBy = Literal["row", "state"]
@@ -51,33 +51,33 @@ class Run:
     """The goal representation and its options."""
     algo: Algorithm
     """The algorithm and its options."""
-    discount: float = 0.99
+    discount: Discount = 0.99
     """Discount gamma, also of geometric goals."""
-    seeds: tuple[int, ...] = (0,)
+    seeds: Seeds = (0,)
     """Training seeds; they train side by side in one program."""
-    steps: int = 1_000_000
+    steps: FromOne = 1_000_000
     """Gradient steps."""
-    batch_size: int = 1024
+    batch_size: FromOne = 1024
     """Transitions per gradient step."""
-    lr: float = 3e-4
+    lr: Positive = 3e-4
     """Adam's learning rate."""
-    tau: float = 0.005
+    tau: Rate = 0.005
     """How fast target networks follow: their share of the new parameters at every step."""
     ema_before_update: bool = True
     """Update target networks from the parameters before the gradient step, as the released code does."""
-    augment: float = 0.5
+    augment: Share = 0.5
     """Probability that a batch of images is shifted; without effect on vectors."""
-    eval_every: int = 100_000
+    eval_every: FromZero = 100_000
     """Steps between evaluations; 0: only after the last step."""
-    save_every: int = 100_000
+    save_every: FromOne = 100_000
     """Steps between checkpoints; every evaluation and the end save too."""
-    log_every: int = 5_000
+    log_every: FromOne = 5_000
     """Steps between rows of metrics.jsonl."""
-    episodes: int = 50
+    episodes: FromZero = 50
     """Evaluation episodes per goal; 0: no evaluation."""
-    goal_noise: float = 0.0
+    goal_noise: Annotated[float, Range(0)] = 0.0
     """Standard deviation of Gaussian noise on every coordinate of an evaluation goal, drawn once per episode."""
-    action_noise: float = 0.0
+    action_noise: Annotated[float, Range(0)] = 0.0
     """Standard deviation of Gaussian noise on every evaluation action, which is clipped again afterwards."""
     precision: Precision = "auto"
     """Arithmetic of matrix products; auto: bf16 on a GPU that computes in it, else float32."""
@@ -91,13 +91,25 @@ class Run:
     """Evaluation goals: env (the environment's own), env:N (its tasks 1 to N), validation:N, or a file with a list."""
     success: str = "info"
     """When a goal of your environment is reached: info (info["success"]), terminated, a distance or module:function."""
-    max_steps: int | None = None
+    max_steps: Annotated[int | None, Range(1)] = None
     """Steps of an evaluation episode in your own environment."""
     deterministic: bool = False
     """Ask the compiler for bit-reproducible operations on a GPU (slower)."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        if isinstance(self.seeds, list):  # which works as well
+            object.__setattr__(self, "seeds", tuple(self.seeds))
+        for kind, base in registry.BASES.items():
+            if not isinstance(part := getattr(self, kind), base):
+                raise UserError(
+                    f"{kind} is {part!r}; expected an object such as dualgoal.REPS['dual'](), or use preset"
+                )
+        check_options(self)
+        if self.steps // min(self.log_every, self.save_every, self.eval_every or self.steps) > MOST_STOPS:
+            raise UserError(f"more than {MOST_STOPS:,} logs, checkpoints or evaluations; make them rarer")
+        # The command line builds a run for its defaults before the task is known.
+        if isinstance(self.task, str) and (self.task in ("", ".", "..") or {"/", "\\", "\0"} & set(self.task)):
+            raise UserError(f"'{self.task}' cannot be the name of a task, which is also that of a folder")
 
     @property
     def id(self) -> str:
@@ -122,34 +134,6 @@ class Run:
             return ()
         every = self.eval_every or self.steps
         return tuple(sorted({*range(every, self.steps + 1, every), self.steps}))
-
-
-def _check(run: Run) -> None:
-    for kind, base in registry.BASES.items():
-        if not isinstance(part := getattr(run, kind), base):
-            raise UserError(f"{kind} is {part!r}; expected an object such as dualgoal.REPS['dual'](), or use preset")
-    for name in ("steps", "batch_size", "eval_every", "log_every", "save_every", "episodes"):
-        if type(value := getattr(run, name)) is not int:
-            raise UserError(f"{name} is {value!r}; expected a whole number")
-    for name in ("steps", "batch_size", "log_every", "save_every"):
-        check_range(name, getattr(run, name), 1)
-    for name in ("eval_every", "episodes", "goal_noise", "action_noise"):
-        check_range(name, getattr(run, name), 0)
-    if run.steps // min(run.log_every, run.save_every, run.eval_every or run.steps) > MOST_STOPS:
-        raise UserError(f"more than {MOST_STOPS:,} logs, checkpoints or evaluations; make them rarer")
-    # The command line builds a run for its defaults before the task is known.
-    if isinstance(run.task, str) and (run.task in ("", ".", "..") or {"/", "\\", "\0"} & set(run.task)):
-        raise UserError(f"'{run.task}' cannot be the name of a task, which is also that of a folder")
-    for name, low, high in (("discount", 0, 1), ("tau", 0, 1.000001), ("lr", 0, math.inf)):
-        if not low < getattr(run, name) < high:
-            raise UserError(f"{name} is {getattr(run, name)}; expected a number in ({low}, {round(high, 3)})")
-    check_range("max_steps", run.max_steps, 1)
-    if not 0 <= run.augment <= 1:
-        raise UserError(f"augment is {run.augment}; expected a probability")
-    if not run.seeds or len(set(run.seeds)) < len(run.seeds) or min(run.seeds) < 0:
-        raise UserError(f"seeds are {list(run.seeds)}; expected one or more different integers from 0 on")
-    for name, known in (("precision", typing.get_args(Precision)), ("reached_by", typing.get_args(ReachedBy))):
-        require_known(name, str(getattr(run, name)), known)
 
 
 def canonical(value: Any) -> str:
