@@ -55,6 +55,14 @@ def name_of(kind: Kind, cls: type) -> str:
     return path
 
 
+def kind_of(cls: Any) -> Kind | None:
+    """Whether a class is a representation or an algorithm, or neither."""
+    for kind, base in BASES.items():
+        if isinstance(cls, type) and issubclass(cls, base):
+            return kind
+    return None
+
+
 @functools.cache
 def _offered(kind: Kind) -> dict[str, str]:
     """What installed packages declare: `module:Class` by name."""

@@ -89,7 +89,7 @@ class Experiment:
         `overrides` are fields of `Run`, or options of a part by dotted names such as "algo.double".
         """
         from dualgoal.envs import lightsout_puzzle
-        from dualgoal.runs import config
+        from dualgoal.runs import config, dotted
 
         learns = self.rep not in ("orig", *EXACT)
         if self.trained_by == "all" and not learns:
@@ -121,7 +121,7 @@ class Experiment:
             "augment": 0.0,
             **config.schedule(every),
         }
-        return config.from_options(values, overrides)
+        return dotted.from_options(values, overrides)
 
     def _view(self) -> "View":
         from dualgoal.envs import lightsout_puzzle

@@ -11,7 +11,7 @@ from typing import Any
 
 from dualgoal import errors, registry
 from dualgoal.envs import tasks
-from dualgoal.runs import config
+from dualgoal.runs import config, dotted
 
 
 @dataclass(frozen=True)
@@ -143,4 +143,4 @@ def _discount_and_parts(line: TaskSettings, rep: str, algo: str) -> dict[str, An
 
 
 def _run(task: str, rep: str, algo: str, settings: dict[str, Any]) -> config.Run:
-    return config.from_options({"task": task, "rep": {"name": rep}, "algo": {"name": algo}}, settings)
+    return dotted.from_options({"task": task, "rep": {"name": rep}, "algo": {"name": algo}}, settings)

@@ -17,7 +17,7 @@ from dualgoal.files import read_toml
 from dualgoal.paper import comparison, families, jobs, settings
 from dualgoal.paper.jobs import Execution, Job, Outcome
 from dualgoal.paper.tables import PlannedRun
-from dualgoal.runs import config, continuing
+from dualgoal.runs import config, continuing, dotted
 from dualgoal.runs.config import Run
 
 KEYS = ("tasks", "reps", "algos", "seeds", "options", "grid")
@@ -106,7 +106,7 @@ def _options(rep: str, algo: str, chosen: Mapping[str, Any]) -> set[str]:
     the `chosen` ones perhaps other parts."""
     parts = {"rep": registry.part("rep", rep), "algo": registry.part("algo", algo)}
     given = config.flat(chosen)
-    own = {name for kind, part in parts.items() for name in config.option_names(part, given, f"{kind}.")}
+    own = {name for kind, part in parts.items() for name in dotted.option_names(part, given, f"{kind}.")}
     return own | {f.name for f in dataclasses.fields(Run)} - {"task", "rep", "algo", "seeds"}
 
 

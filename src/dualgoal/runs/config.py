@@ -9,10 +9,8 @@ import dataclasses
 import hashlib
 import json
 import numbers
-import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import UnionType
 from typing import Annotated, Any, Literal
 
 from dualgoal import machine, registry
@@ -158,7 +156,7 @@ def _digest(values: Mapping[str, Any], without: frozenset[str]) -> str:
 
 def to_dict(run: Any) -> dict[str, Any]:
     """The fields of a run, or of any dataclass in it, as plain JSON values; a part becomes its name and its options."""
-    return {f.name: _plain(getattr(run, f.name), f.name) for f in dataclasses.fields(run) if f.init}
+    return {f.name: plain(getattr(run, f.name), f.name) for f in dataclasses.fields(run) if f.init}
 
 
 def from_dict(values: Any) -> Run:
@@ -197,71 +195,6 @@ def _lost(value: Any, back: Any, where: str) -> str | None:
     return next(filter(None, (_lost(*pair) for pair in pairs)), None)
 
 
-def from_options(values: dict[str, Any], options: Mapping[str, Any]) -> Run:
-    """`from_dict` of these values, changed by options; those of a part have dotted names such as "rep.dim", and those
-    of what an option of a part holds another dot, as in "rep.goals.current"."""
-    values = dict(values)
-    # What holds others comes before them, and the name of a part before its options.
-    order = lambda name: (name.count("."), not name.endswith(".name"))
-    given = flat(options)
-    for name in sorted(given, key=order):
-        _set(values, Run, name, given[name])
-    return from_dict(values)
-
-
-def _set(values: dict[str, Any], cls: Any, name: str, value: Any) -> None:
-    """Change an option in the JSON values of a `cls`. A name that is not known is written as it is, for `from_dict` to
-    refuse."""
-    option, _, inner = name.partition(".")
-    held = values.get(option, _default(cls, option))
-    held = _plain(held, option) if dataclasses.is_dataclass(held) else {} if held is None else held
-    held_cls = _held_class(cls, option, held)
-    if not inner or held_cls is None or not isinstance(held, dict):
-        values[name] = value
-        return
-    other_part = inner == "name" and _kind_of(held_cls) is not None and held.get("name") != value
-    values[option] = {} if other_part else dict(held)  # an option of another part means nothing to this one
-    _set(values[option], held_cls, inner, value)
-
-
-def option_names(cls: Any, chosen: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    """The names of all options of a part, those of what it holds included, behind `prefix`. `chosen` are options by
-    name, which may put another part than the default in it."""
-    for field in (field for field in dataclasses.fields(cls) if field.init):
-        name = f"{prefix}{field.name}"
-        yield name
-        start = f"{name}."
-        inside = {each.removeprefix(start): value for each, value in chosen.items() if each.startswith(start)}
-        held = _held_class(cls, field.name, inside)
-        if held is None or not (inside or dataclasses.is_dataclass(_default(cls, field.name))):
-            continue
-        if _kind_of(held):
-            yield f"{name}.name"
-        yield from option_names(held, chosen, start)
-
-
-def _held_class(cls: Any, option: str, held: Any) -> Any:
-    """The dataclass of which an option holds an instance, None if it holds none. `held` are its values, among which the
-    name of a part decides."""
-    hint = typing.get_type_hints(cls).get(option)
-    hints = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
-    found = [each for each in (type(_default(cls, option)), *hints) if dataclasses.is_dataclass(each)]
-    if not found:
-        return None
-    kind, name = _kind_of(found[0]), held.get("name") if isinstance(held, Mapping) else None
-    return registry.part(kind, name) if kind and isinstance(name, str) else found[0]
-
-
-def _default(cls: Any, option: str) -> Any:
-    """What an option is if nobody says; None if there is no such thing."""
-    for field in dataclasses.fields(cls):
-        if field.name == option and field.default_factory is not dataclasses.MISSING:
-            return field.default_factory()
-        if field.name == option and field.default is not dataclasses.MISSING:
-            return field.default
-    return None
-
-
 def schedule(every: int) -> dict[str, int]:
     """How often a run is evaluated, saved and logged if it is evaluated every so many steps."""
     return {"eval_every": every, "save_every": every, "log_every": min(5_000, every)}
@@ -291,14 +224,6 @@ def _part_from_dict(kind: registry.Kind, values: Any, where: str) -> Any:
     return _build(cls, options, where)
 
 
-def _kind_of(cls: Any) -> registry.Kind | None:
-    """Whether a class is a representation or an algorithm, or neither."""
-    for kind, base in registry.BASES.items():
-        if isinstance(cls, type) and issubclass(cls, base):
-            return kind
-    return None
-
-
 def _build(cls: type, values: dict[str, Any], where: str) -> Any:
     known = [f.name for f in dataclasses.fields(cls) if f.init]
     if strange := sorted(set(values) - set(known)):
@@ -309,12 +234,13 @@ def _build(cls: type, values: dict[str, Any], where: str) -> Any:
 
 def _make(values: dict[str, Any], cls: Any, where: str) -> Any:
     """A part, or any other dataclass that an option holds."""
-    kind = _kind_of(cls)
+    kind = registry.kind_of(cls)
     return _build(cls, values, where) if kind is None else _part_from_dict(kind, values, where)
 
 
-def _plain(value: Any, name: str) -> Any:
-    if (kind := _kind_of(type(value))) is not None:
+def plain(value: Any, name: str) -> Any:
+    """The value of the option `name` as JSON has it."""
+    if (kind := registry.kind_of(type(value))) is not None:
         options = to_dict(value)
         if "name" in options:  # where the part's own name is written
             raise UserError(f"{type(value).__name__} has an option called 'name'; give the option another name")
@@ -322,7 +248,7 @@ def _plain(value: Any, name: str) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return to_dict(value)
     if isinstance(value, tuple | list):
-        return [_plain(v, name) for v in value]
+        return [plain(v, name) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, numbers.Integral | numbers.Real):  # NumPy's
