@@ -42,7 +42,7 @@ def still(_):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("made")
-    generate.generate_dataset(POINT, 12, folder, seed=1, workers=1, progress=False, rows=60)
+    generate.generate_dataset(POINT, 12, folder, seed=1, workers=1, quiet=True, rows=60)
     return folder
 
 
@@ -79,7 +79,7 @@ def test_another_mujoco_is_warned_about(made, tmp_path):
 
 
 def test_any_number_of_workers_gives_the_same_bytes(made, tmp_path):
-    generate.generate_dataset(POINT, 12, tmp_path, seed=1, workers=2, progress=True, rows=60)
+    generate.generate_dataset(POINT, 12, tmp_path, seed=1, workers=2, quiet=False, rows=60)
     assert contents(tmp_path) == contents(made)
 
 
@@ -87,7 +87,7 @@ def test_a_plain_script_may_use_workers(made, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "from dualgoal.collect.generate import generate_dataset\n"
-        f"generate_dataset({POINT!r}, 12, {str(tmp_path / 'out')!r}, seed=1, workers=2, progress=False, rows=60)\n"
+        f"generate_dataset({POINT!r}, 12, {str(tmp_path / 'out')!r}, seed=1, workers=2, quiet=True, rows=60)\n"
     )
     subprocess.run([sys.executable, str(script)], check=True)
     assert contents(tmp_path / "out") == contents(made)
@@ -96,7 +96,7 @@ def test_a_plain_script_may_use_workers(made, tmp_path):
 def test_two_processes_at_once_make_one_dataset(made, tmp_path):
     code = (
         "from dualgoal.collect.generate import generate_dataset\n"
-        f"generate_dataset({POINT!r}, 12, {str(tmp_path)!r}, seed=1, workers=1, progress=False, rows=60)\n"
+        f"generate_dataset({POINT!r}, 12, {str(tmp_path)!r}, seed=1, workers=1, quiet=True, rows=60)\n"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate()[1] for process in processes]
@@ -107,19 +107,19 @@ def test_two_processes_at_once_make_one_dataset(made, tmp_path):
 def test_a_full_disk_or_a_file_for_a_folder_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UserError, match="file: cannot be made a folder"):
-        generate.generate_dataset(POINT, 2, tmp_path / "file", workers=1, progress=False, rows=5)
+        generate.generate_dataset(POINT, 2, tmp_path / "file", workers=1, quiet=True, rows=5)
 
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match="not written .no space left on device."):
-        generate.generate_dataset(POINT, 2, tmp_path / "out", workers=1, progress=False, rows=5)
+        generate.generate_dataset(POINT, 2, tmp_path / "out", workers=1, quiet=True, rows=5)
 
 
 def test_seeds_differ_and_more_episodes_extend_fewer(made, tmp_path):
-    generate.generate_dataset(POINT, 3, tmp_path / "more", seed=1, workers=1, progress=False, rows=60)
-    generate.generate_dataset(POINT, 3, tmp_path / "other", seed=2, workers=1, progress=False, rows=60)
+    generate.generate_dataset(POINT, 3, tmp_path / "more", seed=1, workers=1, quiet=True, rows=60)
+    generate.generate_dataset(POINT, 3, tmp_path / "other", seed=2, workers=1, quiet=True, rows=60)
     base, more, other = dataset.load(made), dataset.load(tmp_path / "more"), dataset.load(tmp_path / "other")
     assert np.array_equal(base.observations[:180], more.observations)
     assert not np.array_equal(more.observations, other.observations)
@@ -155,7 +155,7 @@ def test_a_killed_generation_resumes_to_the_same_files(made, tmp_path):
         "slow = behaviours.NavigatePoint.__call__\n"
         "def call(self, rng, rows):\n    time.sleep(0.1)\n    return slow(self, rng, rows)\n"
         "behaviours.NavigatePoint.__call__ = call\n"
-        f"generate.generate_dataset({POINT!r}, 12, sys.argv[1], seed=1, workers=1, progress=False, rows=60)\n"
+        f"generate.generate_dataset({POINT!r}, 12, sys.argv[1], seed=1, workers=1, quiet=True, rows=60)\n"
     )
     victim = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
     parts = tmp_path / f".{POINT}.parts"
@@ -169,17 +169,17 @@ def test_a_killed_generation_resumes_to_the_same_files(made, tmp_path):
     assert 3 <= survived < 12 and not (tmp_path / f"{POINT}.npz").exists()
     (parts / "train-000001.npz").write_bytes(b"half a file")  # as a power cut might leave it
     with pytest.raises(UserError, match="unfinished generation with other settings"):
-        generate.generate_dataset(POINT, 12, tmp_path, seed=2, workers=1, progress=False, rows=60)
-    generate.generate_dataset(POINT, 12, tmp_path, seed=1, workers=1, progress=False, rows=60)
+        generate.generate_dataset(POINT, 12, tmp_path, seed=2, workers=1, quiet=True, rows=60)
+    generate.generate_dataset(POINT, 12, tmp_path, seed=1, workers=1, quiet=True, rows=60)
     assert contents(tmp_path) == contents(made)
 
 
 def test_a_finished_dataset_is_kept_and_another_is_not_overwritten(made, tmp_path):
     before = (made / f"{POINT}.npz").stat().st_mtime_ns
-    generate.generate_dataset(POINT, 12, made, seed=1, workers=1, progress=False, rows=60)
+    generate.generate_dataset(POINT, 12, made, seed=1, workers=1, quiet=True, rows=60)
     assert (made / f"{POINT}.npz").stat().st_mtime_ns == before
     with pytest.raises(UserError, match=f"made in another way .*; remove it together with {POINT}-val.npz and"):
-        generate.generate_dataset(POINT, 12, made, seed=3, workers=1, progress=False, rows=60)
+        generate.generate_dataset(POINT, 12, made, seed=3, workers=1, quiet=True, rows=60)
 
 
 def fails(_):
@@ -189,7 +189,7 @@ def fails(_):
 def test_a_dead_worker_is_one_line(tmp_path):
     with pytest.raises(UserError, match="a worker process crashed 3 times at the same job; exit code 3"):
         generate.generate_dataset(
-            "antmaze-medium-navigate-v0", 2, tmp_path, workers=2, progress=False, rows=5, expert={"walk": fails}
+            "antmaze-medium-navigate-v0", 2, tmp_path, workers=2, quiet=True, rows=5, expert={"walk": fails}
         )
 
 
@@ -210,7 +210,7 @@ def test_a_dead_worker_is_one_line(tmp_path):
 )
 def test_what_cannot_be_made_is_said_before_anything_is_written(tmp_path, task, options, message):
     with pytest.raises(UserError, match=message):
-        generate.generate_dataset(task, 2, tmp_path / "out", **{"workers": 1, "progress": False, **options})
+        generate.generate_dataset(task, 2, tmp_path / "out", **{"workers": 1, "quiet": True, **options})
     assert not list(tmp_path.glob("out/*.npz"))
 
 
@@ -395,7 +395,7 @@ def test_soccer_is_collected():
 def test_pixels_are_collected_with_the_recorded_quality(tmp_path):
     if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
-    generate.generate_dataset("visual-cube-single-play-v0", 1, tmp_path, workers=1, progress=False, rows=2)
+    generate.generate_dataset("visual-cube-single-play-v0", 1, tmp_path, workers=1, quiet=True, rows=2)
     made = dataset.load(tmp_path)
     assert made.pixels and made.observations.dtype == np.uint8 and made.observation_shape == (64, 64, 3)
     assert made.provenance["shadow_size"] == 512 and made.provenance["mesh_cell"] == 4
@@ -407,7 +407,7 @@ def test_states_and_images_of_one_simulation_agree_row_for_row(tmp_path):
     """The file of states has the very bytes that making it alone gives, and both have the same actions and physics."""
     if rendering.missing().keys() >= {"egl", "osmesa"}:
         pytest.skip("no headless rendering on this machine")
-    task, options = "cube-single-play-v0", {"workers": 1, "progress": False, "rows": 3, "seed": 5}
+    task, options = "cube-single-play-v0", {"workers": 1, "quiet": True, "rows": 3, "seed": 5}
     together, alone = tmp_path / "together", tmp_path / "alone"
     for _ in range(2):  # the second call finds both
         made = generate.generate_dataset(task, 1, together, **options, with_visual=True)
@@ -432,6 +432,6 @@ def test_visual_walkers_act_on_states(tmp_path):
     seen = []
     expert = {"walk": lambda x: (seen.append(x.shape), np.zeros(8))[1]}
     generate.generate_dataset(
-        "visual-antmaze-medium-navigate-v0", 1, tmp_path, workers=1, progress=False, rows=2, expert=expert
+        "visual-antmaze-medium-navigate-v0", 1, tmp_path, workers=1, quiet=True, rows=2, expert=expert
     )
     assert set(seen) == {(29,)} and dataset.load(tmp_path).observation_shape == (64, 64, 3)

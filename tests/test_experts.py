@@ -63,7 +63,7 @@ def test_a_file_collects_and_is_recorded(tmp_path):
     file = tmp_path / "e.safetensors"
     save_file(WALK, file)
     generate.generate_dataset(
-        "antmaze-medium-navigate-v0", 1, tmp_path / "d", workers=1, progress=False, rows=5, expert=file
+        "antmaze-medium-navigate-v0", 1, tmp_path / "d", workers=1, quiet=True, rows=5, expert=file
     )
     plan = dataset.load(tmp_path / "d").provenance["plan"]
     assert len(plan["expert"]) == 64
@@ -143,7 +143,7 @@ def test_files_are_searched_for_skills_and_folders_stand_for_their_training(tmp_
     assert experts.holding(given, "dribble") == tmp_path / "ball" / experts.ACTOR
     assert np.allclose(experts.of_body("antball", tmp_path / "ball")(np.zeros(42, np.float32)), np.tanh(0.3))
     generate.generate_dataset(
-        "antsoccer-arena-navigate-v0", 1, tmp_path / "d", workers=1, progress=False, rows=3, expert=given
+        "antsoccer-arena-navigate-v0", 1, tmp_path / "d", workers=1, quiet=True, rows=3, expert=given
     )
     assert len(dataset.load(tmp_path / "d").provenance["plan"]["expert"]) == 64 + 2 + 64
 
@@ -155,12 +155,12 @@ def test_a_policy_that_comes_with_the_package_is_used_unless_another_is_given(tm
     with pytest.raises(UserError, match="dualgoal expert train ant"):
         experts.require_shipped("ant")
     save_file(WALK, tmp_path / "ant.safetensors")
-    generate.generate_dataset("antmaze-medium-navigate-v0", 1, tmp_path / "d", workers=1, progress=False, rows=3)
+    generate.generate_dataset("antmaze-medium-navigate-v0", 1, tmp_path / "d", workers=1, quiet=True, rows=3)
     assert dataset.load(tmp_path / "d").provenance["plan"]["expert"] == sha256(tmp_path / "ant.safetensors")
 
 
 def test_the_ant_of_the_package_walks_through_a_maze_without_being_named(tmp_path):
-    generate.generate_dataset("antmaze-medium-navigate-v0", 2, tmp_path, workers=1, progress=False, rows=80)
+    generate.generate_dataset("antmaze-medium-navigate-v0", 2, tmp_path, workers=1, quiet=True, rows=80)
     data = dataset.load(tmp_path)
     assert data.provenance["plan"]["expert"] == sha256(experts.require_shipped("ant"))
     places = data.observations.reshape(2, 80, 29)[:, :, :2]

@@ -103,7 +103,7 @@ def test_both_files_arrive_and_are_recorded(server, tmp_path):
     loaded = dataset.load(tmp_path / "d")
     assert loaded.episodes == 20 and loaded.provenance["sha256"] == files.sha256(file)
     asked = len(server.asked)
-    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], quiet=True)
     assert len(server.asked) == asked, "what is there is not asked for again"
 
 
@@ -113,7 +113,7 @@ def test_a_dropped_connection_is_resumed(server, tmp_path):
         return True
 
     server.misbehave = drop
-    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], quiet=True)
     assert got(tmp_path / "d") == server.files
     starts = [start for name, start in server.asked if name == f"{TASK}.npz"]
     assert len(starts) > 2 and starts == sorted(starts) and starts[1] == 6000
@@ -123,7 +123,7 @@ def test_a_dropped_connection_is_resumed(server, tmp_path):
 def test_an_earlier_download_is_continued(server, tmp_path):
     partial = tmp_path / f"{TASK}.npz.partial"
     partial.write_bytes(server.files[f"{TASK}.npz"][:5000])
-    download.fetch_dataset(TASK, tmp_path, mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, tmp_path, mirrors=[server.url], quiet=True)
     assert (f"{TASK}.npz", 5000) in server.asked and got(tmp_path) == server.files
 
 
@@ -131,7 +131,7 @@ def test_a_download_that_was_whole_but_not_yet_named_is_kept(server, tmp_path):
     folder = tmp_path / "d"
     folder.mkdir()
     (folder / f"{TASK}.npz.partial").write_bytes(server.files[f"{TASK}.npz"])
-    download.fetch_dataset(TASK, folder, mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, folder, mirrors=[server.url], quiet=True)
     assert got(folder) == server.files
 
 
@@ -146,7 +146,7 @@ def test_a_server_without_ranges_starts_over(server, tmp_path):
         return False
 
     server.misbehave = drop_once
-    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], quiet=True)
     assert got(tmp_path / "d") == server.files
 
 
@@ -160,7 +160,7 @@ def test_errors_that_pass_are_waited_out(server, tmp_path):
         return bool(code)
 
     server.misbehave = refuse
-    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], quiet=True)
     assert got(tmp_path / "d") == server.files
 
 
@@ -179,7 +179,7 @@ def test_errors_that_pass_are_waited_out(server, tmp_path):
 def test_a_hopeless_mirror_is_one_line_and_leaves_no_dataset(server, tmp_path, how, message):
     server.misbehave = how
     with pytest.raises(UserError, match=message) as caught:
-        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], quiet=True)
     assert "\n" not in str(caught.value) and server.url in str(caught.value)
     assert not list((tmp_path / "d").glob("*.npz"))
 
@@ -187,26 +187,26 @@ def test_a_hopeless_mirror_is_one_line_and_leaves_no_dataset(server, tmp_path, h
 def test_the_next_mirror_is_tried(server, tmp_path, monkeypatch):
     monkeypatch.setenv("DUALGOAL_MIRRORS", f"{server.url}/nowhere-to-be-found/.. http://127.0.0.1:9 {server.url}/b/")
     server.misbehave = lambda request, body, start: "/b/" not in request.path and (request.send_error(403) or True)
-    download.fetch_dataset(TASK, tmp_path / "d", progress=False)
+    download.fetch_dataset(TASK, tmp_path / "d", quiet=True)
     assert got(tmp_path / "d") == server.files
 
 
 def test_a_known_digest_is_verified(server, tmp_path):
     folder = tmp_path / "d"
-    download.fetch_dataset(TASK, folder, mirrors=[server.url], progress=False)
+    download.fetch_dataset(TASK, folder, mirrors=[server.url], quiet=True)
     (folder / f"{TASK}.npz").unlink()
     changed = tmp_path / "changed.npz"
     with np.load(folder / f"{TASK}-val.npz") as file:
         npz.save(changed, dict(file))
     server.files[f"{TASK}.npz"] = changed.read_bytes()
     with pytest.raises(UserError, match="SHA-256 is not the known"):
-        download.fetch_dataset(TASK, folder, mirrors=[server.url], progress=False)
+        download.fetch_dataset(TASK, folder, mirrors=[server.url], quiet=True)
     assert not (folder / f"{TASK}.npz").exists()
 
 
 def test_the_folder_comes_from_the_environment(server, tmp_path, monkeypatch):
     monkeypatch.setenv("DUALGOAL_CACHE", str(tmp_path / "cache"))
-    file = download.fetch_dataset(TASK, mirrors=[server.url], progress=False)
+    file = download.fetch_dataset(TASK, mirrors=[server.url], quiet=True)
     assert file == tmp_path / "cache" / "datasets" / f"{TASK}.npz"
     monkeypatch.delenv("DUALGOAL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -217,21 +217,21 @@ def test_the_folder_comes_from_the_environment(server, tmp_path, monkeypatch):
 def test_a_full_disk_is_said_before_downloading(server, tmp_path, monkeypatch):
     monkeypatch.setattr("dualgoal.files.free_disk", lambda folder: 100)
     with pytest.raises(UserError, match="GiB are free"):
-        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], quiet=True)
 
 
 def test_a_disk_that_fills_up_is_not_blamed_on_the_mirror(server, tmp_path):
     folder = files.make_folder(tmp_path / "d")
     (folder / f"{TASK}-val.npz.partial").symlink_to("/dev/full")
     with pytest.raises(UserError, match="not written .no space left on device.; .*make room") as caught:
-        download.fetch_dataset(TASK, folder, mirrors=[server.url], progress=False)
+        download.fetch_dataset(TASK, folder, mirrors=[server.url], quiet=True)
     assert not isinstance(caught.value, download.Unavailable) and len(server.asked) == 1
 
 
 def test_a_file_where_the_folder_belongs(server, tmp_path):
     (tmp_path / "d").write_bytes(b"")
     with pytest.raises(UserError, match="d: cannot be made a folder"):
-        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], quiet=True)
 
 
 def test_two_at_once_download_once(server, tmp_path):
@@ -240,7 +240,7 @@ def test_two_at_once_download_once(server, tmp_path):
         return False
 
     server.misbehave = slowly
-    fetch = lambda _: download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+    fetch = lambda _: download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], quiet=True)
     with ThreadPoolExecutor(2) as pool:
         assert len(set(pool.map(fetch, range(2)))) == 1
     assert len(server.asked) == 2 and got(tmp_path / "d") == server.files
@@ -307,7 +307,7 @@ def test_a_server_that_lies_or_stalls_costs_one_line(server, tmp_path, monkeypat
     server.misbehave = lambda *request: how(*request) or True
     began = time.monotonic()
     with pytest.raises(UserError, match=message):
-        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], progress=False)
+        download.fetch_dataset(TASK, tmp_path / "d", mirrors=[server.url], quiet=True)
     assert time.monotonic() - began < 20 and not list((tmp_path / "d").glob("*.npz"))
 
 
@@ -316,12 +316,12 @@ def test_an_address_that_is_none_is_one_line(tmp_path, monkeypatch, address):
     monkeypatch.setattr(download, "PAUSE", 0.0)
     monkeypatch.setattr(download, "OFFICIAL", "http://127.0.0.1:9")
     with pytest.raises(UserError, match="no mirror could give it"):
-        download.fetch_dataset(TASK, tmp_path / "out", mirrors=[address], progress=False)
+        download.fetch_dataset(TASK, tmp_path / "out", mirrors=[address], quiet=True)
 
 
 def test_the_file_of_another_task_is_not_kept(server, tmp_path):
     other = "cube-single-play-v0"
     server.files = {name.replace(TASK, other): body for name, body in server.files.items()}
     with pytest.raises(UserError, match="is this another task's data"):
-        download.fetch_dataset(other, tmp_path / "out", mirrors=[server.url], progress=False)
+        download.fetch_dataset(other, tmp_path / "out", mirrors=[server.url], quiet=True)
     assert not list((tmp_path / "out").glob("*.npz*"))

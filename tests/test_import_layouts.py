@@ -141,7 +141,7 @@ def test_episodes_are_skipped_by_their_numbers_after_splitting(layout, tmp_path,
     source = store(layout, tmp_path, recordings)
     with pytest.raises(UserError, match=r"from row 20: 'observations' is nan in row 5.*\(--skip-episodes 3 leaves"):
         imported(source, tmp_path / "out")
-    found = imported(source, tmp_path / "out", skip_episodes=[3, 0], progress=True)
+    found = imported(source, tmp_path / "out", skip_episodes=[3, 0], quiet=False)
     assert np.array_equal(found["observations"][::20, 0], [0, 1, 2, 2])
     first, second = ("ep0.npz, from row 0", "ep1.npz, from row 20")
     if layout == "groups":
@@ -315,7 +315,7 @@ def test_several_candidates_for_observations_are_asked_about(tmp_path):
 @pytest.mark.parametrize("layout", ["folder", "groups"])
 def test_which_arrays_were_taken_is_recorded_and_shown(layout, tmp_path, capsys):
     made = [{"state": np.zeros((5, 2)), "act": np.zeros((5, 2)), "dones": ends(4, rows=5)} for _ in range(3)]
-    importing.import_dataset(store(layout, tmp_path, made), tmp_path / "out", task="own", progress=True)
+    importing.import_dataset(store(layout, tmp_path, made), tmp_path / "out", task="own", quiet=False)
     assert record(tmp_path / "out")["keys"] == {"observations": "state", "actions": "act", "terminals": "dones"}
     said = capsys.readouterr().err
     assert "observations state, actions act, terminals dones" in said and "3 files" not in said
@@ -482,13 +482,13 @@ def test_an_edited_goal_function_makes_other_goals(tmp_path, capsys, monkeypatch
     importing.import_dataset(source, tmp_path / "out", **options)
     before = dataset.load(tmp_path / "out", "own")
     code.write_text("def f(rows):\n    return 2 * rows[:, 1:]\n")
-    importing.import_dataset(source, tmp_path / "out", **options, progress=True)
+    importing.import_dataset(source, tmp_path / "out", **options, quiet=False)
     assert "made again, as the file of the goal function has changed" in capsys.readouterr().err
     after = dataset.load(tmp_path / "out", "own")
     assert np.array_equal(before.goals, before.observations[:, :1])
     assert np.array_equal(after.goals, 2 * after.observations[:, 1:])
     assert after.provenance["goal_function_sha256"] == sha256(code) != before.provenance["goal_function_sha256"]
-    importing.import_dataset(source, tmp_path / "out", **options, progress=True)
+    importing.import_dataset(source, tmp_path / "out", **options, quiet=False)
     assert "nothing was done" in capsys.readouterr().err
     code.write_text(f"# as before, and the disk is full in between\n{code.read_text()}")
     with monkeypatch.context() as patch, pytest.raises(UserError, match="own.npz: not written .no room."):

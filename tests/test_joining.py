@@ -24,7 +24,7 @@ def test_episodes_are_joined_while_others_are_collected(tmp_path, monkeypatch):
 
     monkeypatch.setattr(generate._EpisodeWriter, "__call__", collect_late)
     monkeypatch.setattr(npz.Archive, "read", noted)
-    generate.generate_dataset("pointmaze-medium-navigate-v0", 2, tmp_path, workers=1, progress=False, rows=20)
+    generate.generate_dataset("pointmaze-medium-navigate-v0", 2, tmp_path, workers=1, quiet=True, rows=20)
     assert waited == [True]
 
 
@@ -34,7 +34,7 @@ def test_a_join_that_fails_ends_the_collecting(tmp_path, monkeypatch):
 
     monkeypatch.setattr(generate, "_join", fails)
     with pytest.raises(UserError, match="no room"):
-        generate.generate_dataset("pointmaze-medium-navigate-v0", 30, tmp_path, workers=1, progress=False, rows=20)
+        generate.generate_dataset("pointmaze-medium-navigate-v0", 30, tmp_path, workers=1, quiet=True, rows=20)
     assert len(list(tmp_path.glob(".*.parts/train-*.npz"))) < 30
 
 
@@ -48,7 +48,7 @@ def test_nobody_waits_for_an_episode_that_will_not_come(tmp_path, monkeypatch):
 
     monkeypatch.setattr(generate._EpisodeWriter, "__call__", fails)
     with pytest.raises(UserError, match="broken"):
-        generate.generate_dataset("pointmaze-medium-navigate-v0", 3, tmp_path, workers=1, progress=False, rows=20)
+        generate.generate_dataset("pointmaze-medium-navigate-v0", 3, tmp_path, workers=1, quiet=True, rows=20)
     monkeypatch.undo()
-    path = generate.generate_dataset("pointmaze-medium-navigate-v0", 3, tmp_path, workers=1, progress=False, rows=20)
+    path = generate.generate_dataset("pointmaze-medium-navigate-v0", 3, tmp_path, workers=1, quiet=True, rows=20)
     assert path.exists() and len(list(tmp_path.iterdir())) == 3

@@ -101,7 +101,7 @@ def test_any_number_of_workers_gives_the_same_bytes_for_walkers_too(made, tmp_pa
     name = "antmaze-mine-navigate-v0"
     for workers in (1, 2):
         generate.generate_dataset(
-            name, 2, tmp_path / str(workers), workers=workers, progress=False, rows=8, maze=made / "map.txt",
+            name, 2, tmp_path / str(workers), workers=workers, quiet=True, rows=8, maze=made / "map.txt",
             expert=tmp_path / "walk.safetensors",
         )  # fmt: skip
     for file in (f"{name}.npz", f"{name}-val.npz"):

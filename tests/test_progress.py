@@ -71,6 +71,6 @@ def test_bars_count_episodes_and_bytes(capsys):
     with bar("a.npz", *downloaded(), total=None) as update:
         update(2_000_000, 4_000_000)
     assert "2.0/4.0 MB" in capsys.readouterr().out
-    with bar("a.npz", *downloaded(), total=None, show=False) as update:
+    with bar("a.npz", *downloaded(), total=None, quiet=True) as update:
         update(1, 2)
     assert capsys.readouterr() == ("", "")

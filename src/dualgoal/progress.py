@@ -45,9 +45,11 @@ class Rate(ProgressColumn):
 
 
 @contextmanager
-def bar(title: str, *columns: ProgressColumn, total: int | None, done: int = 0, show: bool = True) -> Iterator[Update]:
+def bar(
+    title: str, *columns: ProgressColumn, total: int | None, done: int = 0, quiet: bool = False
+) -> Iterator[Update]:
     """A progress bar with rate and time left; yields a function to call with (how much is done, out of how much)."""
-    if not show:
+    if quiet:
         yield lambda done, total: None
         return
     with Progress(TextColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn()) as shown:

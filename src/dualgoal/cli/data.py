@@ -54,7 +54,7 @@ class Generate(Verb):
         from dualgoal.collect import generate
 
         made = generate.generate_dataset(
-            self.task, self.episodes, self.out, self.seed, self.workers, not self.quiet, rows=self.rows,
+            self.task, self.episodes, self.out, self.seed, self.workers, rows=self.rows, quiet=self.quiet,
             expert=self.expert or None, quality=Quality(self.shadow_size, self.mesh_cell),
             with_visual=self.with_visual, maze=self.maze,
         )  # fmt: skip
@@ -77,7 +77,7 @@ class Fetch(Verb):
     def run(self) -> None:
         from dualgoal.data import download
 
-        print(download.fetch_dataset(self.task, self.out, mirrors=self.mirror or None, progress=not self.quiet))
+        print(download.fetch_dataset(self.task, self.out, mirrors=self.mirror or None, quiet=self.quiet))
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,6 @@ class Import(Verb):
             self.source, self.out, task=self.task, keys=keys, observation_keys=self.observation_keys,
             scale_actions=self.scale_actions, goal_dims=self.goal_dims, goal_keys=self.goal_keys,
             goal_function=self.goal_function, image_size=self.image_size, standardize=self.standardize,
-            skip_episodes=self.skip_episodes, progress=not self.quiet,
+            skip_episodes=self.skip_episodes, quiet=self.quiet,
         )  # fmt: skip
         print(made)

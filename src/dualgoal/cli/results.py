@@ -186,7 +186,7 @@ class Label(Verb):
 
         made = labels.write_labels(
             self.run_path, self.data, self.out, goal=labels.parse_goal(self.goal), split=self.split, seed=self.seed,
-            step=self.step, progress=not self.quiet,
+            step=self.step, quiet=self.quiet,
         )  # fmt: skip
         print(made)
 

@@ -57,13 +57,13 @@ def generate_dataset(
     out: str | Path,
     seed: int = 0,
     workers: int | None = None,
-    progress: bool = True,
     *,
     rows: int | None = None,
     quality: Quality = QUICK,
     expert: str | Path | Sequence[Path] | Experts | None = None,
     with_visual: bool = False,
     maze: str | Path | None = None,
+    quiet: bool = False,
 ) -> Path:
     """Make `episodes` training and a tenth as many validation episodes in folder `out`; returns the training file.
 
@@ -87,13 +87,11 @@ def generate_dataset(
         states, _ = plan(task)
         here = DatasetFiles(Path(out).expanduser(), task)
         _complete(states, here, here.folder / f".{task}.parts")  # files in the way are told before hours of rendering
-        _make(*plan(visual), Path(out), workers, progress, states)
-    return _make(*plan(task), Path(out), workers, progress)
+        _make(*plan(visual), Path(out), workers, quiet, states)
+    return _make(*plan(task), Path(out), workers, quiet)
 
 
-def _make(
-    plan: Plan, skills: Experts, out: Path, workers: int | None, progress: bool, states: Plan | None = None
-) -> Path:
+def _make(plan: Plan, skills: Experts, out: Path, workers: int | None, quiet: bool, states: Plan | None = None) -> Path:
     """The dataset of a plan, unless it is there; if it is made, also that of the plan `states`, of the same rows."""
     files = DatasetFiles(out.expanduser(), plan.task)
     check_range("workers", workers, 1)
@@ -115,7 +113,7 @@ def _make(
                         joined.result()
 
                 try:
-                    _generate(plan, skills, parts, workers or machine.cores(), progress, arrived)
+                    _generate(plan, skills, parts, workers or machine.cores(), quiet, arrived)
                 finally:
                     for future in there.values():
                         future.cancel()  # nobody waits for what will not come
@@ -127,7 +125,7 @@ def _make(
 
 
 def _generate(
-    plan: Plan, skills: Experts, parts: Path, workers: int, progress: bool, arrived: Callable[..., None]
+    plan: Plan, skills: Experts, parts: Path, workers: int, quiet: bool, arrived: Callable[..., None]
 ) -> None:
     """Collect all episodes that are not in the folder `parts` yet, and call `arrived` with each that is."""
     done = _resume(plan, parts)
@@ -137,7 +135,7 @@ def _generate(
     collect, total = _EpisodeWriter(plan, skills, parts), len(plan.items)
     columns = counted("episodes", Rate("rows", plan.rows))
     with ExitStack() as stack:
-        update = stack.enter_context(bar(plan.task, *columns, total=total, done=len(done), show=progress))
+        update = stack.enter_context(bar(plan.task, *columns, total=total, done=len(done), quiet=quiet))
         collected: Iterable[Item] = map(collect, pending)
         if workers > 1:
             pool = stack.enter_context(Pool(collect, workers, needs_script=_defined_in_script(skills)))

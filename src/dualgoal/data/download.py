@@ -62,7 +62,7 @@ def usual_mirrors() -> list[str]:
 
 @os_errors_in_one_line
 def fetch_dataset(
-    task: str, out: str | Path | None = None, *, mirrors: Iterable[str] | None = None, progress: bool = True
+    task: str, out: str | Path | None = None, *, mirrors: Iterable[str] | None = None, quiet: bool = False
 ) -> Path:
     """Download both files of a task into `out` (default: the cache folder); returns the training file.
 
@@ -81,7 +81,7 @@ def fetch_dataset(
         for file in (files.val, files.train):
             if not file.exists():
                 # Recorded first: a file that has its name is whole, with everything that is known about it.
-                _record(files, file, _download(file, bases, progress))
+                _record(files, file, _download(file, bases, quiet))
                 move_into_place(_partial(file), file)
     return files.train
 
@@ -97,13 +97,13 @@ def _check_name(task: str) -> None:
     ogbench.check_name(task)
 
 
-def _download(file: Path, bases: list[str], progress: bool) -> str:
+def _download(file: Path, bases: list[str], quiet: bool) -> str:
     """Get one file from the first mirror that has it whole; returns its address."""
     partial, failures = _partial(file), []
     for base in bases:
         url = f"{base.rstrip('/')}/{file.name}"
         try:
-            with bar(file.name, *downloaded(), total=None, show=progress) as report:
+            with bar(file.name, *downloaded(), total=None, quiet=quiet) as report:
                 _complete(url, partial, report)
             _check(file)
         except _Failed as problem:

@@ -47,7 +47,7 @@ def import_dataset(
     image_size: Sequence[int] = (),
     standardize: bool = False,
     skip_episodes: Sequence[int] = (),
-    progress: bool = False,
+    quiet: bool = False,
 ) -> Path:
     """Write SRC as `TASK.npz` and `TASK-val.npz` in `out`; returns the training file.
 
@@ -72,26 +72,26 @@ def import_dataset(
     there = _there(source, files, scale_actions, standardize)
     if there == "whole":
         remove_free_lock(files.lock)
-        _say(f"{files.train}: already there; nothing was done", progress)
+        _say(f"{files.train}: already there; nothing was done", quiet)
         return files.train
     if there != "outdated":
         _require_free(files)
-    survey = _survey(source, scale_actions, standardize, progress)
+    survey = _survey(source, scale_actions, standardize, quiet)
     make_folder(files.folder)
     with locked(files.lock):
         if there == "outdated":
             files.train.unlink(missing_ok=True)  # its absence says that the others are not whole
         _require_free(files)
-        _write(source, survey, files, progress)
+        _write(source, survey, files, quiet)
     for line in _choices(src, source):
-        _say(line, progress)
+        _say(line, quiet)
     if there == "outdated":
-        _say(f"{files.train}: made again, as the file of the goal function has changed", progress)
+        _say(f"{files.train}: made again, as the file of the goal function has changed", quiet)
     return files.train
 
 
-def _say(line: str, aloud: bool) -> None:
-    if aloud:
+def _say(line: str, quiet: bool) -> None:
+    if not quiet:
         print(printable(line), file=sys.stderr)
 
 
@@ -157,7 +157,7 @@ def gather(
         raise UserError(f"episodes are {found}; give a list with a dictionary for each of them")
     parts = Parts({}, names(observation_keys), space.keys if space else ())
     source = _with_goals(sources.from_memory(list(episodes), parts), space)
-    survey = _survey(source, scale_actions, standardize)
+    survey = _survey(source, scale_actions, standardize, quiet=True)
     every = range(len(survey.rows))
     read = [_arrays(source, survey, k) for k in every]
     made = {
@@ -240,20 +240,20 @@ class Survey:
     standards: dict[str, Standard]  # of observations, and of goals that are not; if asked for
 
 
-def _counted(episodes: Sequence[Any], title: str, progress: bool) -> Iterator[Any]:
+def _counted(episodes: Sequence[Any], title: str, quiet: bool) -> Iterator[Any]:
     """The same episodes one after the other, with a progress bar."""
-    with bar(title, *counted("episodes", Rate("episodes")), total=len(episodes), show=progress) as update:
+    with bar(title, *counted("episodes", Rate("episodes")), total=len(episodes), quiet=quiet) as update:
         for done, episode in enumerate(episodes, 1):
             yield episode
             update(done, len(episodes))
 
 
-def _survey(source: Source, scale_actions: bool, standardize: bool, progress: bool = False) -> Survey:
+def _survey(source: Source, scale_actions: bool, standardize: bool, quiet: bool) -> Survey:
     rows: list[int] = []
     kinds: dict[str, Kind] = {}
     lowest, highest = [], []  # actions of each episode
     moments: dict[str, Moments] = {}
-    for at, (name, read) in enumerate(_counted(source.episodes, "checking", progress)):
+    for at, (name, read) in enumerate(_counted(source.episodes, "checking", quiet)):
         with _skippable(source, at):
             arrays = tidy.arrays(read())
             kinds = _checked(name, arrays, scale_actions, kinds)
@@ -295,7 +295,7 @@ def _checked(name: str, arrays: dict[str, np.ndarray], any_range: bool, before: 
     return kinds
 
 
-def _write(source: Source, survey: Survey, files: DatasetFiles, progress: bool) -> None:
+def _write(source: Source, survey: Survey, files: DatasetFiles, quiet: bool) -> None:
     """Write both files and the record. The training file gets its name last: its presence says that all is there."""
     count = len(survey.rows)
     held_out = set(range(VALIDATION_EVERY - 1, count, VALIDATION_EVERY)) or {count - 1}
@@ -303,7 +303,7 @@ def _write(source: Source, survey: Survey, files: DatasetFiles, progress: bool) 
     with replacing(files.train) as unnamed:
         for file, written, held in ((files.val, files.val, True), (files.train, unnamed, False)):
             picked = [k for k in range(count) if (k in held_out) is held]
-            _write_split(source, survey, picked, written, f"writing {file.name}" if progress else None)
+            _write_split(source, survey, picked, written, None if quiet else f"writing {file.name}")
             total = sum(survey.rows[k] for k in picked)
             facts[file.name] = FileFacts(episodes=len(picked), rows=total, sha256=sha256(written))
         origin.write(files, replace(_origin(source, survey), task=files.name, files=facts))

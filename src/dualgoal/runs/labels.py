@@ -43,7 +43,7 @@ def write_labels(
     split: str = "train",
     seed: int | None = None,
     step: int | None = None,
-    progress: bool = False,
+    quiet: bool = False,
 ) -> Path:
     """Write the columns of `COLUMNS` for every row of a dataset to `out` (.npz or .parquet), and a JSON file next to
     it. `goal`, one for all rows, takes the place of the end of each episode."""
@@ -60,7 +60,7 @@ def write_labels(
         loaded.facts.dataset.require_goals_of(data, rows)
     elif np.shape(goal) not in ((shape := loaded.facts.sizes.goal), (1, *shape)):
         raise UserError(f"the goal has shape {np.shape(goal)}; expected one for all rows, of shape {shape}")
-    columns = measure(loaded, rows, goal, progress)
+    columns = measure(loaded, rows, goal, quiet)
     make_folder(out.parent)
     with replacing(out) as temporary:
         _write(temporary, columns, out.suffix)
@@ -77,12 +77,12 @@ def write_labels(
     return out
 
 
-def measure(loaded: Policy, rows: Dataset, goal: np.ndarray | None, progress: bool = False) -> dict[str, np.ndarray]:
+def measure(loaded: Policy, rows: Dataset, goal: np.ndarray | None, quiet: bool) -> dict[str, np.ndarray]:
     """The columns. The goal is the same in all rows of an episode, so one value per row gives the advantages too."""
     lengths = rows.ends - rows.starts + 1
     episode = np.repeat(np.arange(rows.episodes), lengths)
     value, size = np.empty(rows.rows, np.float32), IMAGES if rows.pixels else BATCH
-    with bar("labels", *counted("rows", Rate("rows")), total=rows.rows, show=progress) as update:
+    with bar("labels", *counted("rows", Rate("rows")), total=rows.rows, quiet=quiet) as update:
         for first in range(0, rows.rows, size):
             part = slice(first, min(first + size, rows.rows))
             towards = rows.attained[rows.ends[episode[part]]] if goal is None else np.asarray(goal)
