@@ -53,12 +53,8 @@ class Generate(Verb):
     def run(self) -> None:
         from dualgoal.collect import generate
 
-        made = generate.generate_dataset(
-            self.task, self.episodes, self.out, self.seed, self.workers, rows=self.rows, quiet=self.quiet,
-            expert=self.expert or None, quality=Quality(self.shadow_size, self.mesh_cell),
-            with_visual=self.with_visual, maze=self.maze,
-        )  # fmt: skip
-        print(made)
+        quality = Quality(self.shadow_size, self.mesh_cell)
+        print(generate.generate_dataset(quality=quality, **self.options("shadow_size", "mesh_cell")))
 
 
 @dataclass(frozen=True)
@@ -133,10 +129,4 @@ class Import(Verb):
         from dualgoal.data import importing
 
         keys = tuple(itertools.chain(*self.key))
-        made = importing.import_dataset(
-            self.source, self.out, task=self.task, keys=keys, observation_keys=self.observation_keys,
-            scale_actions=self.scale_actions, goal_dims=self.goal_dims, goal_keys=self.goal_keys,
-            goal_function=self.goal_function, image_size=self.image_size, standardize=self.standardize,
-            skip_episodes=self.skip_episodes, quiet=self.quiet,
-        )  # fmt: skip
-        print(made)
+        print(importing.import_dataset(self.source, keys=keys, **self.options("source", "key")))

@@ -58,12 +58,7 @@ class Eval(Verb):
     def run(self) -> None:
         from dualgoal.runs import evaluation
 
-        rows = evaluation.evaluate(
-            self.run_path, step=self.step, episodes=self.episodes, goal_noise=self.goal_noise,
-            action_noise=self.action_noise, seeds=self.seeds or None, eval_seed=self.eval_seed, workers=self.workers,
-            video=self.video, random=self.random, record=self.record, env=self.env,
-            success=self.success, max_steps=self.max_steps, eval_goals=self.eval_goals,
-        )  # fmt: skip
+        rows = evaluation.evaluate(self.run_path, **self.options("run_path", "json"))
         show(
             [row.to_json() for row in rows] if self.json else rows,
             self.json,
@@ -117,9 +112,8 @@ class Probe(Verb):
 
         if not self.runs:
             raise UserError("no run to probe; give one or more run directories")
-        chosen: dict[str, Any] = {"seeds": self.seeds, "step": self.step, "split": self.split}
-        probed = lambda run: trained.probe_run(run, self.data, **chosen, count=self.count, draw=self.draw)
-        rows = [row for run in self.runs for row in probed(run)]
+        chosen = self.options("runs", "json")
+        rows = [row for run in self.runs for row in trained.probe_run(run, **chosen)]
         show([asdict(row) for row in rows] if self.json else rows, self.json, trained.text)
 
 
@@ -184,11 +178,8 @@ class Label(Verb):
     def run(self) -> None:
         from dualgoal.runs import labels
 
-        made = labels.write_labels(
-            self.run_path, self.data, self.out, goal=labels.parse_goal(self.goal), split=self.split, seed=self.seed,
-            step=self.step, quiet=self.quiet,
-        )  # fmt: skip
-        print(made)
+        goal = labels.parse_goal(self.goal)
+        print(labels.write_labels(self.run_path, goal=goal, **self.options("run_path", "goal")))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,10 @@ class Verb(abc.ABC):
     def __post_init__(self) -> None:
         check_options(self)
 
+    def options(self, *without: str) -> dict[str, Any]:
+        """All options by name, but for some, to call a function whose parameters have the same names."""
+        return {name: value for name, value in vars(self).items() if name not in without}
+
     @abc.abstractmethod
     def run(self) -> None:
         """Do it. Heavy libraries (JAX, MuJoCo, plots) are imported here, so that help and errors come at once."""
