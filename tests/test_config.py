@@ -88,11 +88,11 @@ def test_seeds_may_be_a_list():
     [
         (lambda d: d["rep"].update(dmi=3), "rep.dmi is not an option of Dual; did you mean 'dim'"),
         (lambda d: d["rep"].update(name="dula"), "did you mean 'dual'"),
-        (lambda d: d.update(steps="many"), 'run.steps is "many"; expected a whole number'),
-        (lambda d: d.update(ema_before_update=1), "run.ema_before_update is 1; expected true or false"),
+        (lambda d: d.update(steps="many"), 'steps is "many"; expected a whole number'),
+        (lambda d: d.update(ema_before_update=1), "ema_before_update is 1; expected true or false"),
         (lambda d: d["algo"].update(hidden=[1, "x"]), 'algo.hidden is "x"; expected a whole number'),
-        (lambda d: d.pop("task"), "run.task is missing"),
-        (lambda d: d.update(rep=3), "'rep' is 3"),
+        (lambda d: d.pop("task"), "task is missing"),
+        (lambda d: d.update(rep=3), "rep is 3; expected an object with a 'name'"),
     ],
 )
 def test_a_bad_file_is_refused_with_the_field(edit, words):

@@ -103,7 +103,7 @@ def test_another_part_can_be_put_in(place):
         ("dual", "rep.hidden.dim", "rep.hidden.dim is not an option of Dual", "unknown option 'rep.hidden.dim'"),
         ("far_parts:Scaled", "rep.inner.dmi", "rep.inner.dmi is not an option of Dual; did you mean 'dim'?",
          "unknown option 'rep.inner.dmi'; did you mean 'rep.inner.dim'?"),
-        ("dual", "lr.rep", "run.lr.rep is not an option of Run", "unknown option 'lr.rep'"),
+        ("dual", "lr.rep", "lr.rep is not an option of Run", "unknown option 'lr.rep'"),
     ],
 )  # fmt: skip
 def test_an_unknown_name_is_one_line_that_names_it(rep, option, in_python, in_a_sweep):
@@ -122,7 +122,7 @@ def test_an_unknown_name_is_one_line_that_names_it(rep, option, in_python, in_a_
         ({"rep.goals.current": "a"}, 'rep.goals.current is "a"; expected a number'),
         ({"rep.goals.current": 0.1}, "goal mix (0.1, 0.5, 0.0, 0.3) does not sum to one"),
         ({"rep.inner.name": "duel"}, "unknown representation 'duel'; did you mean 'dual'?"),
-        ({"rep.inner.name": 5}, "the configuration's 'rep.inner' is {'name': 5}; expected an object with a 'name'"),
+        ({"rep.inner.name": 5}, "rep.inner is {'name': 5}; expected an object with a 'name'"),
         ({"rep.inner": 5, "rep.inner.dim": 8}, "rep.inner.dim is not an option of Scaled"),
     ],
 )

@@ -287,7 +287,8 @@ def test_config_json_is_readable(tmp_path):
         (lambda c: c.update(dataset=None), "config.json: dataset is null; expected an object"),
         (lambda c: c["versions"].update(jax=7), "config.json: versions.jax is 7; expected a text"),
         (lambda c: c.update(frozen_rep={"path": "x"}), "config.json: frozen_rep.id is missing"),
-        (lambda c: c["run"].update(steps="x"), 'run.steps is "x"; expected a whole number'),
+        (lambda c: c["run"].update(steps="x"), 'config.json: run.steps is "x"; expected a whole number'),
+        (lambda c: c["run"].update(precision="x"), "config.json: unknown run.precision 'x' (known: auto, "),
     ],
 )
 def test_a_damaged_config_names_the_field_and_the_rest_can_still_be_used(tmp_path, damage, words):

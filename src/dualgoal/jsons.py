@@ -261,10 +261,11 @@ def typed(value: Any, kind: Any, where: str, make: Make | None = None) -> Any:
         return _first_that_fits(value, [option for option in args if option is not NoneType], where, make)
     if origin is Literal:
         if value not in args:
-            raise unknown(where.removeprefix("."), str(value), map(str, args))
+            file, colon, name = where.rpartition(": ")
+            raise UserError(f"{file}{colon}{unknown(name, str(value), map(str, args))}")
         return value
     if origin is dict and isinstance(value, dict):
-        return {key: typed(entry, args[1], f"{where}.{key}", make) for key, entry in value.items()}
+        return {key: typed(entry, args[1], inside(where, key), make) for key, entry in value.items()}
     if origin is tuple and isinstance(value, list | tuple):
         kinds = (args[0],) * len(value) if args[1:] == (...,) else args
         if len(value) == len(kinds):
@@ -294,7 +295,7 @@ def typed_file(value: Any, kind: type[T], where: str, cure: str = "", make: Make
     except UserError as problem:
         about = str(problem)  # " is []; expected ..." of the whole content, else what its field is
         colon, end = "" if about[0] == " " else ": ", f"; {cure}" if cure else ""
-        raise UserError(f"{where}{colon}{about.removeprefix('.')}{end}") from problem
+        raise UserError(f"{where}{colon}{about}{end}") from problem
 
 
 def read_as(kind: type[T], path: Path, cure: str = "", *, follow: bool = False, make: Make | None = None) -> T:
@@ -318,9 +319,14 @@ def typed_fields(value: dict[str, Any], kind: Any, where: str, make: Make | None
     """The usual `make`: keys that the dataclass does not have are ignored."""
     types, fields = _types(kind), [field for field in dataclasses.fields(kind) if field.init]
     if missing := [field.name for field in fields if required(field) and field.name not in value]:
-        raise UserError(f"{where}.{missing[0]} is missing")
+        raise UserError(f"{inside(where, missing[0])} is missing")
     present = [field.name for field in fields if field.name in value]
-    return kind(**{name: typed(value[name], types[name], f"{where}.{name}", make) for name in present})
+    return kind(**{name: typed(value[name], types[name], inside(where, name), make) for name in present})
+
+
+def inside(where: str, name: str) -> str:
+    """The dotted name of an entry; that of the whole is empty."""
+    return f"{where}.{name}" if where else name
 
 
 _types = functools.cache(typing.get_type_hints)

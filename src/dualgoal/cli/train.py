@@ -8,8 +8,9 @@ the words, and at the file that `--config` names, finds those few; the settings 
 import argparse
 import contextlib
 import dataclasses
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -17,14 +18,16 @@ from typing import Annotated, Any, Literal, Self
 import tyro
 from tyro.conf import Positional, Suppress, arg
 
+from dualgoal import registry
 from dualgoal.cli import run_file
 from dualgoal.cli.parsing import unset, whole_number
 from dualgoal.cli.run_file import RunFile
 from dualgoal.cli.verb import Verb
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError, unknown
+from dualgoal.interface import Representation
 from dualgoal.paper import settings
-from dualgoal.runs import config
+from dualgoal.runs import config, directory
 from dualgoal.runs.config import Run
 
 TASK_HELP = "OGBench task (see: dualgoal list tasks), or any name together with --data. Comes first."
@@ -141,42 +144,49 @@ def choose(words: Sequence[str]) -> argparse.Namespace:
 
 def _base(chosen: argparse.Namespace, file: RunFile) -> Run:
     """The paper's settings, or the library's defaults for a task that is not in the paper, changed by the file."""
-    from dualgoal import registry
-    from dualgoal.runs import directory
-
     stage = chosen.frozen_rep or file.options.get("frozen_rep")
     frozen = directory.read_run(Path(stage)).rep if stage else None
     rep = chosen.rep or file.names.get("rep", "dual") if frozen is None else config.part_name("rep", frozen)
     if frozen is not None and chosen.rep and registry.part("rep", chosen.rep) is not type(frozen):
         raise UserError(f"--rep {chosen.rep}: the representation of {stage} is {rep}; leave --rep out")
-    algo, source = chosen.algo or file.names.get("algo", "gcivl"), chosen.source or file.how.get("source", "paper")
+    names = {"rep": rep, "algo": chosen.algo or file.names.get("algo", "gcivl")}
     task, has_data = chosen.task or "cube-single-play-v0", bool(chosen.data or file.how.get("data"))
-    has_env = bool(chosen.env or file.options.get("env"))
-    steps: dict[str, int] = {}
-    if chosen.steps is not None:
-        with contextlib.suppress(ValueError):  # a text that is no number is tyro's to complain about
-            steps = {"steps": whole_number(chosen.steps)}
-
-    def made(**options: Any) -> Run:
-        if tasks.plain(task) not in tasks.TASKS and not has_data:
-            if os.path.exists(task):
-                raise UserError(f"'{task}' is a file or folder; name the task, and give the data as --data {task}")
-            if file.path.is_dir() and file.options:
-                raise UserError(f"{file.path}: its data are not where they were; give them as --data")
-            raise UserError(f"{unknown('task', task, tasks.TASKS)}; to train on data of your own give --data FOLDER")
-        run = settings.for_task(task, rep, algo, has_data=has_data, has_env=has_env, source=source, **options)
-        if frozen is None:
-            return run
-        asked, there = (config.flat({"rep": config.to_dict(part)}) for part in (run.rep, frozen))
-        if other := [name for name in config.flat(options) if name in asked and asked[name] != there.get(name)]:
-            raise UserError(f"{other[0]} is {asked[other[0]]}, but {there.get(other[0])} in the run of --frozen-rep")
-        return dataclasses.replace(run, rep=frozen)
-
-    run = made(**steps)
-    options = file.options_for({"rep": rep, "algo": algo})
-    if not options:
-        return run
+    if tasks.plain(task) not in tasks.TASKS and not has_data:
+        raise _unknown_task(task, file)
+    preset = functools.partial(
+        settings.for_task, task, **names, has_data=has_data, has_env=bool(chosen.env or file.options.get("env")),
+        source=chosen.source or file.how.get("source", "paper"),
+    )  # fmt: skip
+    steps = _steps(chosen)
+    run = preset(**steps)  # by itself, so that what is wrong with the words is not said of the file
+    options = file.options_for(names) | steps
+    options.pop("task", None)
     try:
-        return made(**{name: value for name, value in (options | steps).items() if name != "task"})
+        run = preset(**options) if options != steps else run
+        return run if frozen is None else _with_frozen(run, frozen, options)
     except UserError as problem:
-        raise UserError(f"{file.path}: {str(problem).replace('run.', '', 1)}") from problem
+        raise UserError(f"{file.path}: {problem}") from problem
+
+
+def _unknown_task(task: str, file: RunFile) -> UserError:
+    """What to do about a task that is not in the paper, without data."""
+    if os.path.exists(task):
+        return UserError(f"'{task}' is a file or folder; name the task, and give the data as --data {task}")
+    if file.path.is_dir() and file.options:
+        return UserError(f"{file.path}: its data are not where they were; give them as --data")
+    return UserError(f"{unknown('task', task, tasks.TASKS)}; to train on data of your own give --data FOLDER")
+
+
+def _steps(chosen: argparse.Namespace) -> dict[str, Any]:
+    """The steps that were given, as an option; a text that is no number is tyro's to complain about."""
+    with contextlib.suppress(ValueError):
+        return {} if chosen.steps is None else {"steps": whole_number(chosen.steps)}
+    return {}
+
+
+def _with_frozen(run: Run, frozen: Representation, options: Mapping[str, Any]) -> Run:
+    """The run with a trained representation, which keeps its options: those that were given must be the same."""
+    asked, there = (config.flat({"rep": config.to_dict(part)}) for part in (run.rep, frozen))
+    if other := [name for name in config.flat(options) if name in asked and asked[name] != there.get(name)]:
+        raise UserError(f"{other[0]} is {asked[other[0]]}, but {there.get(other[0])} in the run of --frozen-rep")
+    return dataclasses.replace(run, rep=frozen)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from dualgoal import machine, registry
 from dualgoal.errors import UserError, did_you_mean
 from dualgoal.interface import Algorithm, Representation
-from dualgoal.jsons import required, typed_fields
+from dualgoal.jsons import inside, required, typed_fields
 from dualgoal.options import Discount, FromOne, FromZero, Positive, Range, Rate, Seeds, Share, check_options
 
 Precision = machine.PrecisionOption
@@ -159,13 +159,13 @@ def to_dict(run: Any) -> dict[str, Any]:
     return {f.name: plain(getattr(run, f.name), f.name) for f in dataclasses.fields(run) if f.init}
 
 
-def from_dict(values: Any) -> Run:
-    """The inverse of `to_dict`; whatever does not fit is refused with the field's name."""
+def from_dict(values: Any, where: str = "") -> Run:
+    """The inverse of `to_dict`; whatever does not fit is refused with the field's name, behind `where`."""
     if not isinstance(values, dict):
         raise UserError(f"a run's configuration is a JSON object, not {type(values).__name__}")
     rest = {k: v for k, v in values.items() if k not in ("rep", "algo")}
-    parts = {kind: _part_from_dict(kind, values.get(kind), kind) for kind in registry.BASES}
-    return _build(Run, rest | parts, where="run")
+    parts = {kind: _part_from_dict(kind, values.get(kind), inside(where, kind)) for kind in registry.BASES}
+    return _build(Run, rest | parts, where)
 
 
 def require_recordable(run: Run) -> None:
@@ -217,7 +217,7 @@ def part_name(kind: registry.Kind, part: Any) -> str:
 
 def _part_from_dict(kind: registry.Kind, values: Any, where: str) -> Any:
     if not isinstance(values, dict) or not isinstance(values.get("name"), str):
-        raise UserError(f"the configuration's '{where}' is {values!r}; expected an object with a 'name'")
+        raise UserError(f"{where} is {values!r}; expected an object with a 'name'")
     options, cls = {k: v for k, v in values.items() if k != "name"}, registry.part(kind, values["name"])
     if missing := [f.name for f in dataclasses.fields(cls) if f.init and required(f) and f.name not in options]:
         raise UserError(f"{cls.__name__}.{missing[0]} has no default; give every option of a part one")
@@ -228,7 +228,8 @@ def _build(cls: type, values: dict[str, Any], where: str) -> Any:
     known = [f.name for f in dataclasses.fields(cls) if f.init]
     if strange := sorted(set(values) - set(known)):
         hint = did_you_mean(strange[0], known)
-        raise UserError(f"{where}.{strange[0]} is not an option of {cls.__name__}{hint} (known: {', '.join(known)})")
+        name = inside(where, strange[0])
+        raise UserError(f"{name} is not an option of {cls.__name__}{hint} (known: {', '.join(known)})")
     return typed_fields(values, cls, where, _make)
 
 

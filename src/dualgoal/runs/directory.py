@@ -68,7 +68,8 @@ def read_run(path: str | Path) -> Run:
 def _run(path: str | Path, content: Mapping[str, Any]) -> Run:
     """The configuration, if it is still the one that its id was made from. The id covers what the file says, not the
     options that have been added to the program since."""
-    run, values = config.from_dict(content["run"]), content["run"]
+    values = content["run"]
+    run = config.from_dict(values, f"{Path(path) / CONFIG}: run")
     expected = {"id": config.id_of(values), "check": config.check_of(values)}
     if any(content.get(name) not in (None, fits) for name, fits in expected.items()):
         raise UserError(f"{Path(path) / CONFIG}: edited after the run began (its id does not fit); restore the file")

@@ -93,7 +93,7 @@ def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
     for name, asked in (("seed", seed), ("step", step)):
         if asked not in (None, named[name]):
             raise UserError(f"{file}: holds {name} {named[name]}, not {asked}; load the run directory for others")
-    run, facts = config.from_dict(known["run"]), RunFacts.from_json(known["facts"], f"{about}: facts")
+    run, facts = config.from_dict(known["run"], f"{about}: run"), RunFacts.from_json(known["facts"], f"{about}: facts")
     agent = agent_for(run, facts.sizes)
     arrays = checkpoint.arrays_in(content, file)
     other = frozenset(part for part in ("goal", "policy") if known.get(part) == {"kind": "other"})
