@@ -18,12 +18,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from dualgoal.options import AtLeastOne as AtLeastOne  # for parts, which find everything they need here
-from dualgoal.options import check_options
 from dualgoal.options import Expectile as Expectile
 from dualgoal.options import Share as Share
 from dualgoal.options import Size as Size
 from dualgoal.options import Sizes as Sizes
 from dualgoal.options import Weight as Weight
+from dualgoal.options import check_options
 from dualgoal.spec import Spec as Spec
 
 Info = dict[str, Array]
