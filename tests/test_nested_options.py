@@ -18,7 +18,7 @@ PART = ("far_parts:Scaled", {"rep.inner.dim": 8, "rep.factor": 3.0}, {"factor": 
 DEEPER = (
     "far_parts:Scaled",
     {"rep.inner.goals.current": 0.0, "rep.inner.goals.geometric": 0.7},
-    {"inner": {"expectile": 0.7, "goals": {"current": 0.0, "random": 0.3}}},
+    {"inner": {"expectile": 0.9, "goals": {"current": 0.0, "random": 0.3}}},
 )
 
 
@@ -131,3 +131,13 @@ def test_a_wrong_value_is_one_line_that_names_it(options, words):
     with pytest.raises(UserError) as problem:
         preset(TASK, rep, "gcivl", **options)
     assert words in str(problem.value)
+
+
+def test_a_part_that_is_held_has_the_settings_of_the_paper_too():
+    made = lambda **options: preset("antmaze-large-navigate-v0", "far_parts:Scaled", "gcivl", **options).rep.inner
+    plain = preset("antmaze-large-navigate-v0", "dual", "gcivl").rep
+    assert made() == plain and plain.expectile == 0.9 != type(plain)().expectile
+    assert made(**{"rep.inner.expectile": 0.6}).expectile == 0.6
+    assert made(**{"rep.inner.name": "vib"}).beta == 0.003 == made(**{"rep.inner": {"name": "vib"}}).beta
+    twice = {"rep.inner.name": "far_parts:Scaled"}
+    assert preset("pointmaze-medium-navigate-v0", "far_parts:Scaled", "gcivl", **twice).rep.inner.inner.dim == 64

@@ -85,7 +85,7 @@ def preset(task: str, rep: str, algo: str, *, source: str = "paper", **overrides
     """
     errors.require_known("source of settings", source, ("paper", "code"))
     line = tasks.get(task)
-    settings: dict[str, Any] = _shared(line) | _discount_and_parts(task_settings(task), rep, algo)
+    settings: dict[str, Any] = _shared(line) | _discount_and_parts(task_settings(task), rep, algo, overrides)
     if source == "code":
         for key in ((algo, rep, None), (algo, rep, task)):
             settings |= CODE_EXCEPTIONS.get(key, {})
@@ -132,10 +132,15 @@ def _shared(line: tasks.Task) -> dict[str, Any]:
     return {"steps": 1_000_000, "batch_size": 1024, "episodes": 50, "augment": 0.0, "lr": 3e-4, "tau": 0.005}
 
 
-def _discount_and_parts(line: TaskSettings, rep: str, algo: str) -> dict[str, Any]:
-    """Section 6.2: what a task's hyperparameters mean for this pair, whose parts say which of them are theirs."""
-    parts = {"rep": registry.part("rep", rep), "algo": registry.part("algo", algo)}
-    wanted = {f"{kind}.{option}": name for kind, part in parts.items() for option, name in part.set_per_task.items()}
+def _discount_and_parts(line: TaskSettings, rep: str, algo: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Section 6.2: what a task's hyperparameters mean for this pair, whose parts, and the parts that these hold, say
+    which of them are theirs."""
+    chosen = config.flat(overrides)
+    parts = [
+        *dotted.parts_in(registry.part("rep", rep), chosen, "rep."),
+        *dotted.parts_in(registry.part("algo", algo), chosen, "algo."),
+    ]
+    wanted = {f"{start}{option}": name for start, part in parts for option, name in part.set_per_task.items()}
     known = [field.name for field in dataclasses.fields(line)]
     if strange := [name for name in wanted.values() if name not in known]:
         raise errors.unknown("hyperparameter in set_per_task", strange[0], known)

@@ -54,6 +54,18 @@ def option_names(cls: Any, chosen: Mapping[str, Any], prefix: str) -> Iterator[s
         yield from option_names(held, chosen, start)
 
 
+def parts_in(cls: Any, chosen: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """A part's class behind `prefix`, and those of the parts that it holds behind longer ones, as `chosen` has them."""
+    yield prefix, cls
+    for field in (field for field in dataclasses.fields(cls) if field.init):
+        start = f"{prefix}{field.name}."
+        inside = {each.removeprefix(start): value for each, value in chosen.items() if each.startswith(start)}
+        wrong = start.removesuffix(".") in chosen or not isinstance(inside.get("name", ""), str)  # for others to refuse
+        held, usual = _held_class(cls, field.name, inside), dataclasses.is_dataclass(_default(cls, field.name))
+        if registry.kind_of(held) and (inside or usual) and not wrong:
+            yield from parts_in(held, chosen, start)
+
+
 def _held_class(cls: Any, option: str, held: Any) -> Any:
     """The dataclass of which an option holds an instance, None if it holds none. `held` are its values, among which the
     name of a part decides."""
