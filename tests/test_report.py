@@ -166,7 +166,7 @@ def test_broken_directories_give_a_page_and_no_traceback(tmp_path):
     more = report.write_report(
         [whole, tmp_path / "empty", tmp_path / "nowhere", tmp_path / "r.html"], tmp_path / "q.html"
     )
-    assert "half" in page and "config.json: is not UTF-8 text" in page and "&#x27;rep&#x27; is []" in page
+    assert "half" in page and "config.json: is not UTF-8 text" in page and "run.rep is []" in page
     assert "no such directory" in more.read_text() and "not a directory" in more.read_text()
     with pytest.raises(UserError, match="nowhere: not a run directory"):
         report.write_report([tmp_path / "nowhere"], tmp_path / "n.html")

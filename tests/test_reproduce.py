@@ -21,7 +21,7 @@ class Trainer:
     def __init__(self, until=1.0, fail=()):
         self.calls, self.until, self.fail = [], until, fail
 
-    def __call__(self, run, out, *, data_path, workers, quiet, rest=None):
+    def __call__(self, run, out, *, data_path, workers, quiet, background=None):
         if run.task in self.fail:
             raise errors.UserError(f"{run.task}: no data")
         self.calls.append((run, out))

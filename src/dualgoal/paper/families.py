@@ -19,7 +19,7 @@ class Family:
     """What differs between families of tasks."""
 
     configure: Callable[..., Run]  # (task, representation, algorithm, **options) of a cell of a table
-    train: Callable[..., Any]  # (run, run directory, *, data_path, workers, quiet, wait, rest): trains or resumes
+    train: Callable[..., Any]  # (run, run directory, *, data_path, workers, quiet, wait, background): trains or resumes
     table_task: Callable[[str], str]  # the row of a table to which a run's task belongs
     paper_data: str  # what the paper trained on
     simulator: bool  # MuJoCo is involved, and its version matters
@@ -31,8 +31,10 @@ def _train(run: Run, out: Path, **options: Any) -> None:
     training.train(run, out, **options)
 
 
-def _train_lights_out(run: Run, out: Path, *, data_path: Any, workers: Any, rest: Any = None, **options: Any) -> None:
-    """The data are made and the policy is evaluated in this process, so data path, workers and rest mean nothing."""
+def _train_lights_out(
+    run: Run, out: Path, *, data_path: Any, workers: Any, background: Any = None, **options: Any
+) -> None:
+    """The data are made and the policy is evaluated in this process, so these three mean nothing."""
     lightsout.train(run, out, **options)
 
 
