@@ -201,3 +201,16 @@ def test_the_evaluation_table_is_that_of_its_rows():
     spent = map(json.loads, (ROOT / "results" / "timing_evaluation.jsonl").read_text().splitlines())
     before, after = (f"{row['evaluation_cpu_seconds']:.1f}" for row in spent)
     assert f"{before} CPU seconds at commit 996efe5 and takes {after} (" in " ".join(PAGE.split())
+
+
+def test_the_table_of_two_cores_is_that_of_its_rows():
+    files = [json.loads((ROOT / "results" / f"bench_{name}.json").read_text()) for name in ("cpu", "cpu_before")]
+    case = lambda row: (f"{row['rep']} + {row['algo']}", str(row["batch"]), str(row["width"]))
+    now, before = ({(*case(row), row["precision"]): row for row in rows} for rows in files)
+    assert {row["device"] for rows in files for row in rows} == {"cpu"}
+    lines = table("**bf16 on a CPU.**")
+    assert len(lines) == len({key[:3] for key in now})
+    for *key, a, b, c, d in lines:
+        for rows, shown in ((now, {"float32": a, "bf16": b}), (before, {"float32": c, "bf16": d})):
+            found = {precision: rows.get((*key, precision), {}).get("ms_per_step") for precision in shown}
+            assert shown == {p: to(3, ms) if ms else "not measured" for p, ms in found.items()}, key
