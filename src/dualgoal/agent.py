@@ -1,9 +1,9 @@
 """One agent from any representation and any algorithm.
 
-    sample   draw transitions, and for every loss what it asks for
+    sample   draw transitions, and for every loss what its stream describes
     losses   images -> features, goals -> z with the gradients that the representation lets through, sum of all losses
     update   one Adam step over everything, then the target networks follow
-    act      the policy; encode and distance are what else a user asks of a trained agent
+    act      the policy's actions; encode and distance are the other uses of a trained agent
 
 Gradients into a representation are stopped unless its `routes` let a loss through (section 4.7). The state is one
 pytree, and step t of a run uses nothing random but fold_in(key, t), so resuming is exact and `vmap` over seeds works.
@@ -45,14 +45,14 @@ from dualgoal.losses import temporal_distance
 from dualgoal.nets.encoders import FEATURES, Encoders, Impala, Together
 from dualgoal.streams import Transitions
 
-# bf16 factors are chosen by the networks themselves; the products that remain under "bf16" may be tf32.
+# Under "bf16" the networks themselves round factors to bfloat16; all other products may be tf32.
 MATMUL_PRECISION = {"float32": "float32", "tf32": "tensorfloat32", "bf16": "tensorfloat32"}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def in_precision(method: F) -> F:
-    """Run an agent's method, and trace what it differentiates, with matrix products in its spec's precision."""
+    """Run a method of an agent, and trace the gradients in it, with matrix products in the precision of its spec."""
 
     @functools.wraps(method)
     def wrapped(self: "Agent", *args: Any, **kwargs: Any) -> Any:
@@ -119,13 +119,13 @@ class Agent:
 
     @cached_property
     def lost_state_encoder(self) -> bool:
-        """Whether a frozen representation has learned from a state encoder that is not here: of two that were shared,
-        only the goal's comes along."""
+        """Whether a frozen representation was trained with a state encoder that is missing here: of two shared
+        encoders, only the goal's is loaded with it."""
         return self.frozen and self.shares_encoders and self.rep.fusion == "shared"
 
     @cached_property
     def has_rep_value(self) -> bool:
-        """Whether the representation has a value that can be asked here."""
+        """Whether the representation has a value that can be computed here."""
         return self.rep.learns_value and not self.lost_state_encoder
 
     @cached_property
@@ -167,14 +167,14 @@ class Agent:
 
     @cached_property
     def penalised(self) -> str | None:
-        """The role whose encodings pay the representation's penalty: the first that trains a value, else the first."""
+        """The role whose encodings get the representation's penalty: the first that trains a value, else the first."""
         values = [name for name, role in self.algo.roles.items() if role.trains == "value"]
         return next(iter([*values, *self.algo.roles]), None)
 
     # Training ---------------------------------------------------------------------------------------------------------
 
     def init(self, key: PRNGKeyArray) -> State:
-        """Fresh parameters, targets equal to them, and an optimiser that has not moved yet."""
+        """New parameters, targets equal to them, and a new optimiser state."""
         k_rep, k_algo, k_state, k_goal = random.split(key, 4)
         encoders = None
         if self.shares_encoders:
@@ -189,7 +189,7 @@ class Agent:
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
 
     def with_ema(self, params: Params) -> Targets:
-        """Of these parameters, the networks that have a target copy."""
+        """The networks among these parameters that have a target copy."""
         return Targets(only(params.rep, self.rep.ema), only(params.algo, self.algo.ema))
 
     @staticmethod
@@ -247,13 +247,13 @@ class Agent:
 
     @staticmethod
     def fixed(params: Params) -> Params:
-        """The parameters without gradients into what comes from another run: the representation, and what encodes
+        """The parameters, with gradients stopped for what comes from another run: the representation and the encoder of
         goals."""
         encoders = params.encoders and params.encoders.with_fixed_goals()
         return Params(stop_gradient(params.rep), params.algo, encoders)
 
     def encode_images(self, params: Params, batch: Batch) -> Batch:
-        """Images to features, each image once and all images of an encoder together, where encoders are shared."""
+        """Replace images by features if encoders are shared: each image once, all images of an encoder together."""
         encoders = params.encoders
         if encoders is None:
             return batch
@@ -263,14 +263,14 @@ class Agent:
         def all_through(state: Callable[[Array], Array], goal: Callable[[Array], Array]) -> Batch:
             s = state(batch.s)
             draws = {name: self.streams[name].encode(drawn, state, goal) for name, drawn in batch.draws.items()}
-            return Batch(s, batch.a, state(batch.next_s), draws)  # last, because they hardly ever need a gradient
+            return Batch(s, batch.a, state(batch.next_s), draws)  # next_s last: it hardly ever needs a gradient
 
-        all_through(by_state.ask, by_goal.ask)  # collects the images; the second time their features are handed out
+        all_through(by_state.ask, by_goal.ask)  # collects the images; the second pass returns their features
         return all_through(by_state.answer, by_goal.answer)
 
     def goal(self, params: Params, raw: Batch, batch: Batch, name: str, key: PRNGKeyArray) -> tuple[Goal, Array | None]:
         """The goals of a role as the algorithm receives them, and the penalty of each as seen from the state of its
-        transition, if there are any. `batch` is `raw` with features in place of images."""
+        transition, if there is one. `batch` is `raw` with features in place of images."""
         role: Role = self.algo.roles[name]
         drawn = batch.draws[self.draw_of[name]]
         if not isinstance(drawn, Goals):
@@ -299,11 +299,11 @@ class Agent:
         return Goal(drawn.success, view, as_state, value, drawn.passed), here.penalty
 
     def represent(self, nets: Nets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
-        """Goals as the representation sees them from `s`."""
+        """The representation of goals as seen from the states `s`."""
         return compatibility.checked_encoding(self.rep, self.rep.encode(nets, g, s, key), g.shape[0], self.rep_spec)
 
     def cast_for_heads(self, z: Array) -> Array:
-        """z as networks read it: a learned one in the precision of their products, a raw goal as it is."""
+        """z as networks read it: a learned z in the precision of their products, a raw goal unchanged."""
         return z.astype(jnp.bfloat16) if self.rep.learned and self.spec.precision == "bf16" else z
 
     # Use --------------------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class Agent:
 
     @in_precision
     def encode(self, params: Params, g: Array, key: PRNGKeyArray, s: Array | None = None) -> Array:
-        """What the algorithm reads instead of rows of goals, seen from `s` if the representation looks at the state."""
+        """z for rows of goals, as the algorithm reads it; seen from `s` if the representation looks at the state."""
         if s is None and self.rep.looks_at_state:
             raise UserError(f"{type(self.rep).__name__} looks at the state; give the states from which goals are seen")
         s, g = self.features(params, g if s is None else s, g)

@@ -1,7 +1,8 @@
-"""Refusals: of a representation, an algorithm and a problem that cannot work together, before anything is trained; and
-of what a part gives in another form than it declares. Shapes show that while a program is traced, so it costs no time.
+"""Checks before anything is trained: they refuse a representation, an algorithm and a problem that cannot work
+together, and outputs of a part whose form is not what it declares. Outputs are checked by their shapes while a program
+is traced, which costs no time in training.
 
-Functions named `check_...` only refuse; those named `checked_...` also give back what they have looked at."""
+Functions named `check_...` only raise; those named `checked_...` also return what they have checked."""
 
 import dataclasses
 import inspect
@@ -22,11 +23,11 @@ STATE = "the state"
 
 
 def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> None:
-    """Refuse what cannot work together, whatever the data; a `frozen` representation is not trained."""
+    """Refuse parts that cannot work together, whatever the data; a `frozen` representation is not trained."""
     if not algo.roles and (frozen or rep.stream is None):
         why = "is frozen" if frozen else "has no loss of its own"
         raise UserError(f"{type(rep).__name__} {why} and {type(algo).__name__} adds no loss; choose another algorithm")
-    # A property of its own may give None because the part that it holds has no loss; any other None is a mistake.
+    # A property of the class may return None because the part that it wraps has no loss; any other None is a mistake.
     without = rep.stream is None and inspect.getattr_static(rep, "stream") in (None, Representation.stream)
     if without and type(rep).loss is not Representation.loss:
         raise UserError(f"{type(rep).__name__} has a loss but draws no goals for it; give it a stream, see streams.py")
@@ -48,8 +49,8 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
 
 
 def _check_streams(streams: Mapping[str, tuple[Representation | Algorithm, Any]]) -> None:
-    """Refuse what is no stream, and streams that depend on goals which are not drawn before them or lie elsewhere.
-    `streams` has the part and what it draws by the names of roles, and "rep" for the representation's own loss."""
+    """Refuse objects that are no streams, and streams towards goals that are not drawn first, or not ahead where they
+    must be. `streams` maps each role, and "rep" for the representation's own loss, to the part and its stream."""
     reader = {name: "its own loss" if name == "rep" else f"role '{name}'" for name in streams}
     for name, (part, stream) in streams.items():
         where = f"{type(part).__name__}: the stream of {reader[name]}"
@@ -111,8 +112,8 @@ def check_goals(rep: Representation, spec: Spec) -> None:
 
 
 def check_state_encoder(rep: Representation, algo: Algorithm, lost: bool) -> None:
-    """Refuse what reads features of the state encoder that a frozen representation has `lost`: its own value, and z
-    where it looks at the state."""
+    """Refuse uses of the state encoder that a frozen representation has `lost`: its own value needs it, and z does if
+    it looks at the state."""
     if lost and (algo.needs_rep_value or rep.looks_at_state):
         of_value = algo.needs_rep_value and not rep.looks_at_state
         what = "the value of a frozen" if of_value else "a frozen"
@@ -123,7 +124,7 @@ def check_state_encoder(rep: Representation, algo: Algorithm, lost: bool) -> Non
 
 
 def checked_routes(rep: Representation, found: Any) -> Routes:
-    """What a representation says about its losses, if it is about losses that there are."""
+    """The routes that a representation declares; raise unless they are about losses that exist."""
     name = type(rep).__name__
     if not isinstance(found, Routes):
         raise UserError(f"{name}.routes gives {_kind(found)}; expected Routes(head, features)")
@@ -136,7 +137,7 @@ def checked_routes(rep: Representation, found: Any) -> Routes:
 
 
 def check_networks(part: Representation | Algorithm, nets: Any, named: str | None) -> None:
-    """Refuse networks that are no module, or have none that is `named`."""
+    """Refuse networks that are no module, or have no field of the name `named`."""
     if not dataclasses.is_dataclass(nets):
         raise UserError(f"{type(part).__name__}.init gives {_kind(nets)}; expected an eqx.Module, a field per network")
     require_networks(nets, (named,) if named else ())
@@ -170,7 +171,7 @@ def checked_shape(rep: Representation, spec: Spec) -> tuple[int, ...]:
 
 
 def checked_encoding(rep: Representation, encoded: Any, rows: int, spec: Spec) -> Encoded:
-    """What a representation made of this many goals, if z has the shape that it declares."""
+    """A representation's encoding of this many goals; raise unless z has the declared shape."""
     name = type(rep).__name__
     if not isinstance(encoded, Encoded):
         raise UserError(f"{name}.encode gives {_kind(encoded)}; expected Encoded(z)")
@@ -183,21 +184,21 @@ def checked_encoding(rep: Representation, encoded: Any, rows: int, spec: Spec) -
 
 
 def checked_actions(algo: Algorithm, actions: Array, rows: int, spec: Spec) -> Array:
-    """What an algorithm does in this many states, if that is an action for each of them."""
+    """An algorithm's actions in this many states; raise unless there is one for each of them."""
     if actions.shape != (wanted := (rows,) if spec.discrete else (rows, spec.action_dim)):
         raise UserError(f"{type(algo).__name__}.act gives actions of shape {actions.shape}; expected {wanted}")
     return actions
 
 
 def checked_values(part: Representation | Algorithm, values: Array, rows: int) -> Array:
-    """The values of this many pairs, if there is one for each of them."""
+    """The values of this many pairs; raise unless there is one for each of them."""
     if values.shape != (rows,):
         raise UserError(f"{type(part).__name__}.value gives values of shape {values.shape}; expected ({rows},)")
     return values
 
 
 def checked_loss(where: str, found: Any) -> Loss:
-    """A loss of a part, if it is a single number, with single numbers to log."""
+    """A loss of a part; raise unless it is a single number, with single numbers to log."""
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
         raise UserError(f"{where} gives {_kind(found)}; expected a loss and a dictionary of what to log")
     for name, value in {"the loss": found[0], **found[1]}.items():
@@ -207,7 +208,7 @@ def checked_loss(where: str, found: Any) -> Loss:
 
 
 def checked_losses(algo: Algorithm, found: Any, of_rep: Mapping[str, Loss]) -> dict[str, Loss]:
-    """All losses of an algorithm by their names, none of which is that of a loss of the representation."""
+    """All losses of an algorithm by their names; raise if the representation has a loss of the same name."""
     where = f"{type(algo).__name__}.losses"
     if not isinstance(found, dict):
         raise UserError(f"{where} gives {_kind(found)}; expected a dictionary of losses by name")
@@ -221,7 +222,7 @@ def _kind(found: Any) -> str:
 
 
 def is_ours(part: Representation | Algorithm) -> bool:
-    """Whether a part is of this package, whose tests hold it to its word."""
+    """Whether a part belongs to this package, whose tests check what it declares."""
     return type(part).__module__.startswith("dualgoal.")
 
 
@@ -232,8 +233,8 @@ def pair_of_rows(spec: Spec) -> list[jax.ShapeDtypeStruct]:
 
 
 def check_encoding(rep: Representation, nets: Nets, spec: Spec) -> None:
-    """Refuse a representation whose z depends on more than it says: on the state (algorithms would use z as seen from
-    one state at another), or on other networks than `goal_network`, which exports take for the only one."""
+    """Refuse a representation whose z depends on more than it declares: on the state (algorithms would use z as seen
+    from one state at another), or on networks besides `goal_network`, which exports treat as the only one."""
     if is_ours(rep):
         return
     name, read = type(rep).__name__, _read_by_encoding(rep, nets, spec)
@@ -257,15 +258,15 @@ def _read_by_encoding(rep: Representation, nets: Nets, spec: Spec) -> set[str]:
 
     program = jax.make_jaxpr(z)(s, arrays, g, jax.random.key(0)).jaxpr
     networks = [name for name in require_networks(nets, ()) for _ in jax.tree.leaves(getattr(arrays, name))]
-    sources: list[set[str]] = [{STATE}, *({name} for name in networks)]  # a network is one input per array of it
+    sources: list[set[str]] = [{STATE}, *({name} for name in networks)]  # each array of a network is one input
     sources += [set()] * (len(program.invars) - len(sources))  # the goal and the key, which any z may depend on
     return set().union(*_read_by_outputs(program, sources))
 
 
 def _read_by_outputs(program: Any, sources: list[set[str]]) -> list[set[str]]:
-    """What every output of a traced program depends on, given what its inputs are made of. A function inside that was
-    compiled by itself is looked into; every other step is taken as a whole. (JAX's `dce_jaxpr` says which inputs a
-    program needs, but counts those that are only printed, as by somebody who looks for an error in `encode`.)"""
+    """What every output of a traced program depends on, given what its inputs depend on. Inner functions that were
+    compiled separately are followed step by step; every other step counts as a whole. (JAX's `dce_jaxpr` returns the
+    inputs that a program needs, but includes those that are only printed, for example to debug `encode`.)"""
     known = {id(x): source for x, source in zip(program.invars, sources, strict=True)}
     of = lambda variables: [known.get(id(x), set()) for x in variables]
     for step in program.eqns:

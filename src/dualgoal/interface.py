@@ -28,7 +28,7 @@ from dualgoal.spec import Spec as Spec
 
 Info = dict[str, Array]
 Nets = Any  # an eqx.Module whose fields are the networks of one part
-Loss = tuple[Array, Info]  # a scalar, and what is worth logging
+Loss = tuple[Array, Info]  # a scalar, and numbers to log
 Trains = Literal["value", "actor"]
 
 
@@ -44,7 +44,7 @@ class Passed(NamedTuple):
 class Goals(NamedTuple):
     """One goal per transition, and whether the transition starts at it (reward = success - 1, mask = 1 - success)."""
 
-    g: Any  # (B, ...) observations, or what else goals are, or features of them
+    g: Any  # (B, ...) observations, or goals of another kind, or features of either
     success: Float[Array, " B"]
     state: Any = None  # (B, ...) observations that attain the goals, where goals are not observations themselves
     passed: Passed | None = None  # of goals drawn `Between` others
@@ -73,9 +73,9 @@ Look = Callable[[Array, Array], Array]  # reads (T, ...) in rows (B,): images cr
 
 
 class Stream(abc.ABC):
-    """What one loss draws for every transition of a batch: goals, or a window of a trajectory. A frozen dataclass that
-    knows how to draw itself and which image encoder reads which of its observations. Parts choose one of the kinds in
-    `streams.py`, whose `Transitions` and `Sampled` are the `data` and `at` below; few need a kind of their own."""
+    """What one loss draws for every transition of a batch: goals, or a window of a trajectory. Subclasses are frozen
+    dataclasses, whose methods draw and choose the image encoder for each observation. Parts choose one of the kinds in
+    `streams.py`, whose `Transitions` and `Sampled` are the `data` and `at` below; few need another kind."""
 
     shared: bool = True
     """Whether losses with equal streams use one and the same draw."""
@@ -84,7 +84,7 @@ class Stream(abc.ABC):
 
     @property
     def ahead(self) -> bool:
-        """Whether all that it draws lies ahead in the transition's own episode, or is the transition's own state."""
+        """Whether it only draws later states of the transition's own episode, or the transition's own state."""
         return False
 
     @property
@@ -99,8 +99,8 @@ class Stream(abc.ABC):
 
     @abc.abstractmethod
     def offsets(self, offsets: Array, key: PRNGKeyArray) -> Array | None:
-        """Where images of this draw are cropped, as augmentation: at the `offsets` of the batch or at others that it
-        draws by `key`; None: they are not."""
+        """Where images of this draw are cropped, as augmentation: at the `offsets` of the batch, or at others drawn
+        with `key`. None: its images are not cropped."""
 
     @abc.abstractmethod
     def observe(self, data: Any, at: Any, rows: Any, reached_by: str, look: Look) -> Goals | Frames:
@@ -149,8 +149,8 @@ class Goal:
 
 
 class Role(NamedTuple):
-    """What an algorithm needs goals for: where they come from, and whether the loss that reads them trains a value or
-    an actor, which is what a representation's `Routes` speak of."""
+    """One purpose for which an algorithm needs goals: where they come from, and whether the loss that reads them trains
+    a value or an actor. A representation's `Routes` refer to these two."""
 
     goals: Stream
     trains: Trains
@@ -174,10 +174,10 @@ GoalsByRole = Mapping[str, Goal]
 
 @dataclass(frozen=True)
 class Representation(abc.ABC):
-    """What changes for any algorithm when goals are represented in another way. Subclasses are frozen dataclasses.
+    """Everything that depends on how goals are represented, for any algorithm. Subclasses are frozen dataclasses.
 
-    The properties say what holds unless a subclass declares otherwise: by an attribute of the class, such as
-    `ema = ("critic",)`, by an option of that name with a default, or by a property that depends on options.
+    The properties are defaults. A subclass overrides them by an attribute of the class, such as `ema = ("critic",)`, by
+    an option of that name with a default, or by a property that depends on options.
 
     >>> from dualgoal.reps import Dual
     >>> Dual(dim=64).z_shape(Spec((4,), 2))
@@ -185,8 +185,8 @@ class Representation(abc.ABC):
     """
 
     set_per_task: ClassVar[Mapping[str, str]] = {}
-    """Which options have a value of their own on each of the paper's tasks, and what `TaskSettings` in
-    paper/settings.py calls it; the others keep their defaults. Presets ask the class, so it is no property."""
+    """The options that the paper sets per task, each with the name of its field in `TaskSettings` (paper/settings.py);
+    the others keep their defaults. Presets read it from the class, so it is no property."""
 
     @property
     def ema(self) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ class Representation(abc.ABC):
 
     @property
     def on_sphere(self) -> bool:
-        """Whether every z (N,) has the length sqrt(N); an algorithm that makes up a z of its own then does the same."""
+        """Whether every z (N,) has the length sqrt(N); an algorithm that predicts a z must scale it likewise."""
         return False
 
     @property
@@ -225,18 +225,18 @@ class Representation(abc.ABC):
 
     @property
     def compares_both(self) -> bool:
-        """Whether its loss asks if a state is at another one's goal, so that goals must be states."""
+        """Whether its loss compares states with the goals of other transitions, so that goals must be states."""
         return False
 
     @property
     def goal_network(self) -> str | None:
-        """The field of its networks that alone turns a goal into z, if there is one; exports then describe it."""
+        """The field of the one network that turns a goal into z, if one network does; exports then describe it."""
         return None
 
     @property
     def fusion(self) -> Literal["shared", "one", "early", "late"]:
         """Images: "shared" means one state and one goal encoder for all networks, "one" a single encoder for states and
-        goals; "early" and "late" mean that each network encodes images itself, both stacked or each by an encoder."""
+        goals; "early" and "late" mean that each network has its own: one for both images stacked, or one for each."""
         return "shared"
 
     def __post_init__(self) -> None:
@@ -252,7 +252,7 @@ class Representation(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, nets: Nets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
-        """Represent goals (B, ...), as seen from the states `s` if `looks_at_state`. `key` is for those that draw z at
+        """Represent goals (B, ...), as seen from the states `s` if `looks_at_state`. `key` serves those that draw z at
         random."""
 
     @abc.abstractmethod
@@ -271,8 +271,8 @@ class Representation(abc.ABC):
 
 @dataclass(frozen=True)
 class Algorithm(abc.ABC):
-    """An offline goal-conditioned algorithm; it never knows which representation it is given. Subclasses are frozen
-    dataclasses. They declare otherwise than the properties say in the same ways as a representation.
+    """An offline goal-conditioned algorithm, independent of the representation that it is given. Subclasses are frozen
+    dataclasses. They override the properties in the same ways as a representation.
 
     >>> from dualgoal.algos import GCIVL
     >>> list(GCIVL().roles)
@@ -280,8 +280,8 @@ class Algorithm(abc.ABC):
     """
 
     set_per_task: ClassVar[Mapping[str, str]] = {}
-    """Which options have a value of their own on each of the paper's tasks, and what `TaskSettings` in
-    paper/settings.py calls it; the others keep their defaults. Presets ask the class, so it is no property."""
+    """The options that the paper sets per task, each with the name of its field in `TaskSettings` (paper/settings.py);
+    the others keep their defaults. Presets read it from the class, so it is no property."""
 
     @property
     def ema(self) -> tuple[str, ...]:
@@ -300,7 +300,7 @@ class Algorithm(abc.ABC):
 
     @property
     def policy_network(self) -> str | None:
-        """The field of its networks that alone turns a state and z into an action, if there is one; exports then
+        """The field of the one network that turns a state and z into an action, if one network does; exports then
         describe it."""
         return None
 
@@ -311,7 +311,7 @@ class Algorithm(abc.ABC):
 
     @property
     def needs_vector(self) -> bool:
-        """Whether it needs a z that is a vector, as it must be where z itself is predicted."""
+        """Whether it needs a z that is a vector, for instance because it predicts z."""
         return False
 
     def __post_init__(self) -> None:
@@ -325,7 +325,7 @@ class Algorithm(abc.ABC):
     @property
     @abc.abstractmethod
     def roles(self) -> Mapping[str, Role]:
-        """What it needs goals for, by names of its own."""
+        """The purposes for which it needs goals, by names that it chooses."""
 
     @abc.abstractmethod
     def init(self, key: PRNGKeyArray, spec: Spec) -> Nets:

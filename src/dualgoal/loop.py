@@ -3,9 +3,9 @@
 The number of steps is an argument of the program, because a loop of static length 1 is inlined and rounds differently.
 So it does not matter how a run is cut into chunks, where it was interrupted or how often metrics were logged. Seeds are
 a mapped axis that is spread over the local devices; each seed's key is key(seed), so a seed trains the same alone and
-with others. On a CPU (where every core is a device) and with image encoders that have no kernels of ours, the seeds of
-one device take turns instead of being batched: batched matrix products are slow on a CPU, and a convolution with
-weights per seed becomes a grouped convolution, which is slow everywhere.
+with others. On a CPU (where every core is a device) and with image encoders for which this package has no kernels, the
+seeds of one device take turns instead of being batched: batched matrix products are slow on a CPU, and a convolution
+with weights per seed becomes a grouped convolution, which is slow everywhere.
 """
 
 import functools
@@ -45,15 +45,15 @@ GPU_OPTIONS = {
     # Do not merge products that share weights: joining and splitting their rows costs more than it saves.
     "xla_gpu_dot_merger_threshold_mb": 0,
 }
-# Repeat the step inside of one CUDA graph, without asking the host each time. This is the default list, and WHILE.
+# Repeat the step inside one CUDA graph, without returning to the host each time: XLA's default list plus WHILE.
 ONE_GRAPH = {
     "xla_gpu_enable_command_buffer": "CONDITIONAL,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,FUSION,WHILE"
 }
 
 
 def compile_loop(lowered: Any, *, traced: bool = False) -> Any:
-    """Compile a loop of training steps with the options above, or without those that the compiler refuses. One that is
-    to be `traced` is not a single graph, so that a profiler is told of every kernel."""
+    """Compile a loop of training steps with the options above, or without those that the compiler refuses. With
+    `traced` it is not a single graph, so that a profiler sees every kernel."""
     if jax.default_backend() == "gpu":
         for options in ([] if traced else [GPU_OPTIONS | ONE_GRAPH]) + [GPU_OPTIONS]:
             try:
@@ -91,15 +91,15 @@ class TrainingLoop:
         self.everywhere = NamedSharding(self.mesh, PartitionSpec())
         self.keys = jax.device_put(jax.vmap(jax.random.key)(jnp.array(seeds, jnp.uint32)), self.by_seed)
         self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=quick_compile_options())
-        # Shardings are spelled out, or the program's own output would be another input type and compile it again.
+        # Without explicit shardings, the program's own output would be an input of another type and compile it again.
         self._chunk = jax.jit(self.for_each_seed(self._steps), donate_argnums=0, out_shardings=self.by_seed)
         self._compiled: Any = None
         self._measure = jax.jit(self.for_each_seed(self._losses))
-        self._prepared: dict[Shapes, Future[Any]] = {}  # the same compiled, by the data's shapes
+        self._prepared: dict[Shapes, Future[Any]] = {}  # `_measure` compiled, by the data's shapes
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
 
     def for_each_seed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function(state, data, key, ...)` of one seed, for all of them: every device takes its share of the seeds,
+        """Extend `function(state, data, key, ...)` of one seed to all seeds: every device takes its share of them,
         batched, or one after the other where that is faster."""
         each, all_ = PartitionSpec("seed"), PartitionSpec()
 
@@ -136,8 +136,8 @@ class TrainingLoop:
         return jax.tree.map(lambda array: jax.device_put(np.asarray(array), self.everywhere, may_alias=True), data)
 
     def trace(self, data: Transitions) -> None:
-        """Go through the training loop on shapes: what a part raises comes before anything is held, compiled or
-        written. Compiling does not go through it once more."""
+        """Trace the training loop on shapes alone, so that a part's errors are raised before anything is allocated,
+        compiled or written. Compiling reuses this trace."""
         self._chunk.trace(*self._on_shapes(data), self.keys, jnp.int32(1))
 
     def _on_shapes(self, data: Transitions) -> tuple[Any, Any]:
@@ -159,8 +159,8 @@ class TrainingLoop:
         return self._chunk.lower(state, data, self.keys, jnp.int32(1))
 
     def measure(self, state: State, data: Transitions) -> dict[str, np.ndarray]:
-        """Everything worth logging on the next batch of `data`, per seed. A program of its own, so that how often it is
-        called cannot change training."""
+        """Everything worth logging on the next batch of `data`, per seed. It is a separate program, so that how often
+        it is called cannot change training."""
         prepared = self._prepared.get(_shapes(data))
         measure = self._measure if prepared is None else prepared.result()
         return {name: np.asarray(value) for name, value in measure(state, data, self.keys).items()}
@@ -211,8 +211,8 @@ def _shapes(data: Transitions) -> Shapes:
 
 
 def first_broken(broken: Broken, seeds: tuple[int, ...]) -> tuple[int, str, int] | None:
-    """(step, loss, seed) of the first value that was not finite, if any. Of the same step, a loss is named rather than
-    the parameters that it corrupted."""
+    """(step, loss, seed) of the first value that was not finite, if any. Within one step, a loss is reported rather
+    than the parameters that it corrupted."""
     found = [(int(when), name, seeds[i]) for name, steps in broken.items() for i, when in enumerate(np.asarray(steps))]
     earliest = min(found, key=lambda f: (f[0], f[1] == PARAMETER, f))
     return earliest if earliest[0] < NEVER else None

@@ -64,8 +64,8 @@ def ivl(v: Ens, v_target: Ens, v_target_next: Ens, r: Vec, m: Vec, gamma: float,
 
 def continuity(v: Ens, v_next: Ens, gamma: float) -> Scalar:
     """One-sided continuity of a value along a transition (section 14.3): ((V(s) - V(s'))^2 - delta^2)_+, as a mean over
-    members and batch. delta = 1 + (1 - gamma) |V(s')| has no gradient, and is no less than an optimal value may rise by
-    in one step of reward -1."""
+    members and batch. delta = 1 + (1 - gamma) |V(s')| has no gradient, and an optimal value rises by at most delta in
+    one step of reward -1."""
     delta = 1 + (1 - gamma) * jnp.abs(stop_gradient(v_next))
     return jnp.maximum((v - v_next) ** 2 - delta**2, 0.0).mean()
 
@@ -74,8 +74,8 @@ def transitive(
     logit: Ens, first: Ens, second: Ens, before: Steps, after: Steps, gamma: float, kappa: float, falloff: float
 ) -> Scalar:
     """TRL's value loss (section 14.5). sigmoid(logit) is the value gamma^d of a goal; `first` and `second` are logits
-    of target networks, from here to a state that lies on the way and from there to the goal, `before` and `after` how
-    many steps that took. Their product is the target, in which what took at most one step is not estimated:
+    of target networks: from the present state to one on the way, and from there to the goal. `before` and `after` are
+    the steps that these parts took. The target is a product, in which a part of at most one step is exact:
 
         y = p(first, before) p(second, after),   p(x, n) = gamma^n if n <= 1 else sigmoid(x)
         L = mean[ |kappa - 1(y < sigmoid(logit))| (1 + log_gamma y)^-falloff BCE(logit, y) ]

@@ -37,7 +37,7 @@ def is_size(n: Any) -> bool:
 
 
 AtLeastOne = Annotated[int, Limit("at least 1 and at most a billion", lambda n: 1 <= n <= 10**9)]  # rows have 32 bits
-Discount = Annotated[  # what is nearer to 1 is 1 in 32 bits, and its logarithm 0
+Discount = Annotated[  # a float32 nearer to 1 is rounded to 1, and its logarithm is 0
     float, Limit("a number above 0 and at most 1 - 1e-7", lambda x: 0 < x <= 1 - 1e-7)
 ]
 Expectile = Annotated[float, Limit("a number between 0 and 1, both excluded", lambda x: 0 < x < 1)]
@@ -57,7 +57,7 @@ Sizes = Annotated[  # of layers
 ]
 Weight = Annotated[float, Limit("a number that is not negative", lambda x: x >= 0)]
 
-KINDS: dict[Any, tuple[type, str]] = {  # of options: what an object must be, and how to say it
+KINDS: dict[Any, tuple[type, str]] = {  # of options: the type that a value must have, and its name in errors
     int: (numbers.Integral, "a whole number"),
     float: (numbers.Real, "a number"),
     bool: (bool, "True or False"),
@@ -66,15 +66,15 @@ KINDS: dict[Any, tuple[type, str]] = {  # of options: what an object must be, an
 
 
 def check_options(options: Any) -> None:
-    """Refuse a value of another kind than its field, one that is not among the choices of a `Literal` field or does not
-    satisfy a `Limit` or a `Range`, and a number that is not finite."""
+    """Refuse a value whose kind is not that of its field, one that is not among the choices of a `Literal` field or
+    does not satisfy a `Limit` or a `Range`, and a number that is not finite."""
     types = typing.get_type_hints(type(options), include_extras=True)
     for field in dataclasses.fields(options):
         value, kind = getattr(options, field.name), types[field.name]
         kind, *limits = typing.get_args(kind) if typing.get_origin(kind) is Annotated else (kind,)
         if typing.get_origin(kind) is Literal and value not in typing.get_args(kind):
             raise unknown(field.name, str(value), typing.get_args(kind))
-        truth = isinstance(value, bool) and kind is not bool  # which Python takes for a whole number
+        truth = isinstance(value, bool) and kind is not bool  # Python counts it as a whole number
         if kind in KINDS and (truth or not isinstance(value, KINDS[kind][0])):
             raise UserError(f"{field.name} is {value!r}; expected {KINDS[kind][1]}")
         for number in value if isinstance(value, tuple) else (value,):

@@ -71,7 +71,7 @@ def _offered(kind: Kind) -> dict[str, str]:
 
 def _imported(kind: Kind, path: str) -> Any:
     module, _, name = path.rpartition(":")
-    if module.endswith(".py"):  # a script has no name under which the processes that evaluate could import it
+    if module.endswith(".py"):  # processes that evaluate could not import a script by name
         file = Path(module)
         raise UserError(
             f"{WORDS[kind]} '{path}' is in a file; give module:Class, here {file.stem}:{name}, with the folder "
@@ -82,7 +82,7 @@ def _imported(kind: Kind, path: str) -> Any:
     cls = imports.load(WORDS[kind], path)
     if not isinstance(cls, type) or not issubclass(cls, BASES[kind]):
         raise UserError(f"{WORDS[kind]} '{path}' is not a subclass of {BASES[kind].__name__}")
-    if "__dataclass_fields__" not in vars(cls):  # of its own: its base class always is one
+    if "__dataclass_fields__" not in vars(cls):  # the class itself: its base class always is one
         raise UserError(f"{WORDS[kind]} '{path}' is not a dataclass; decorate it with @dataclass(frozen=True)")
     if missing := sorted(getattr(cls, "__abstractmethods__", ())):
         raise UserError(f"{WORDS[kind]} '{path}' does not define {', '.join(missing)}; see {BASES[kind].__name__}")

@@ -16,7 +16,7 @@ from dualgoal.streams import Rows, Transitions, random_offsets, valid_rows
 
 
 def to_device(dataset: Any) -> Transitions:
-    """Put a dataset on the default device. On a CPU that is no copy: nobody writes to these arrays."""
+    """Put a dataset on the default device. On a CPU this makes no copy, as nothing writes to these arrays."""
     starts, ends = (jnp.asarray(np.asarray(x), jnp.int32) for x in (dataset.starts, dataset.ends))
     put = lambda x: jax.device_put(as_held(np.asarray(x)), may_alias=True)
     goals = None if dataset.goals is None else put(dataset.goals)
@@ -24,7 +24,7 @@ def to_device(dataset: Any) -> Transitions:
 
 
 def shapes(observations: Any, actions: Any, goals: Any, episodes: int) -> Transitions:
-    """What `to_device` gives of a dataset of these arrays, as shapes: for programs that are traced and not run."""
+    """The shapes of what `to_device` returns for a dataset of these arrays: for programs that are only traced."""
     shape: Any = lambda x: None if x is None else jax.ShapeDtypeStruct(x.shape, x.dtype)
     index: Any = jax.ShapeDtypeStruct((episodes,), jnp.int32)
     return Transitions(shape(observations), shape(actions), index, index, shape(goals))
@@ -67,7 +67,8 @@ def crops(
     key: PRNGKeyArray, names: list[str], streams: Mapping[str, Stream], spec: Spec
 ) -> tuple[Array, dict[str, Array | None]]:
     """Random image shifts (section 2.5): with probability `spec.augment` the whole batch is shifted, by one offset per
-    sample for its transition and its goals; streams may choose offsets of their own. Of transitions, and of draws."""
+    sample for its transition and its goals; streams may choose other offsets. Returns the offsets of the transitions
+    and of each draw."""
     k_coin, k_offset, *keys = random.split(key, 2 + len(names))
     offsets = jnp.where(random.bernoulli(k_coin, spec.augment), random_offsets(k_offset, spec.batch_size), PAD)
     return offsets, {name: streams[name].offsets(offsets, k) for k, name in zip(keys, names, strict=True)}

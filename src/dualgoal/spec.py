@@ -12,7 +12,7 @@ class Spec:
     """Everything about a problem and its optimisation that a representation and an algorithm may read.
 
     A part is given the spec of what its networks read: features (N,) where image encoders are shared, and for an
-    algorithm z in place of goals. `Representation.routes` alone is given the problem's own.
+    algorithm z in place of goals. Only `Representation.routes` is given the spec of the problem itself.
     """
 
     observation_shape: tuple[int, ...]

@@ -30,7 +30,7 @@ class Transitions(NamedTuple):
     observations: Array  # (T, ...) float32 or uint8
     actions: Array  # (T, A) float32, or (T,) integers
     starts: Array  # (E,) first row of each episode
-    ends: Array  # (E,) last row of each episode; it has no action and is no goal, but the end of a window
+    ends: Array  # (E,) last row of each episode; it has no action and is never a goal, but may end a window
     goals: Array | None = None  # (T, ...) the goal that each row attains; None: the observation itself
 
 
@@ -76,7 +76,7 @@ class GoalMix(GoalStream):
     shared: bool = True
     """Whether losses with equal goal distributions use the same sampled goals."""
     augment: Literal["batch", "independent"] = "batch"
-    """Images. batch: shift goals together with the transitions; independent: always, by offsets of their own."""
+    """Images. batch: shift goals together with the transitions; independent: always, by separate offsets."""
 
     def __post_init__(self) -> None:
         shares = (self.current, self.geometric, self.uniform, self.random)

@@ -18,7 +18,7 @@ PAD = 3  # an image is shifted by at most this many pixels in each direction
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["words"], meta_fields=["channels"])
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """Images of bytes (T, H, W, C) in words of four bytes each. Its rows are images of bytes."""
+    """Images of bytes (T, H, W, C), held as words of four bytes. Indexing by rows returns images of bytes."""
 
     words: Any  # (T, H, W C / 4) uint32
     channels: int
@@ -36,8 +36,8 @@ class Words:
 
 
 def as_held(images: np.ndarray) -> np.ndarray | Words:
-    """What a device should hold of these observations: images in words where a kernel could not reach all bytes. No
-    copy is made."""
+    """These observations as a device should hold them: images as words if a kernel could not address all bytes. No copy
+    is made."""
     if images.dtype != np.uint8 or images.nbytes not in FAR or math.prod(images.shape[2:]) % 4 or not kernels_run(True):
         return images
     words = np.ascontiguousarray(images).reshape(*images.shape[:2], -1).view("<u4")
@@ -66,15 +66,15 @@ def look(
     offsets: Integer[Array, "B 2"] | None = None,
     bf16: bool = False,
 ) -> Shaped[Array, "B ..."]:
-    """The observations in these rows; images are shifted, each at its own offset, unless there are none. One kernel
-    does both where kernels for images are used and can reach all of them."""
+    """The observations in these rows; images are shifted, each at its own offset, if `offsets` are given. One kernel
+    does both where kernels for images are used and can address all of them."""
     if offsets is None:
         return observations[rows]
     out_of_reach = not isinstance(observations, Words) and observations.nbytes in FAR
     fits = observations.dtype == jnp.uint8 and powers_of_two(*observations.shape[1:3]) and not out_of_reach
     if not kernels_run(bf16) or not fits:
         return shift(observations[rows], offsets)
-    from dualgoal.fast.shift_kernel import shifted_rows  # here: other machines should not wait for Pallas
+    from dualgoal.fast.shift_kernel import shifted_rows  # here: other machines need not load Pallas
 
     *_, channels = observations.shape
     held = observations.words if isinstance(observations, Words) else observations.reshape(*observations.shape[:2], -1)

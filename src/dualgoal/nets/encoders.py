@@ -1,7 +1,7 @@
 """Image encoders (section 3.4), and the ways in which a network joins a state with a goal.
 
-A head such as a value network calls `fuse(s, z)` and concatenates whatever comes back. It need not know what was an
-image and which encoder has read it.
+A head such as a value network calls `fuse(s, z)` and concatenates whatever comes back. It need not know which inputs
+were images and which encoders read them.
 """
 
 import functools
@@ -58,7 +58,7 @@ class Stack(eqx.Module):
 
 
 def maps(stacks: tuple[Stack, ...], images: Float[Array, "B H W C"]) -> Float[Array, "B h w 32"]:
-    """What the stacks make of an image: for every eighth pixel a vector that still knows where it is."""
+    """The output of the stacks for an image: a map with a vector for every eighth pixel."""
     x = images / 255
     for stack in stacks:
         x = stack(x)
@@ -71,7 +71,7 @@ def layers(stacks: tuple[Stack, ...]) -> Stacks:
 
 
 def trunk(stacks: tuple[Stack, ...], images: Images, bf16: bool) -> Float[Array, "B h w 32"]:
-    """`maps` of images with pixels 0..255, by the kernels where they run."""
+    """`maps` of images with pixels 0..255, computed by the GPU kernels where they run."""
     ops = ops_for([images.shape], bf16)
     if ops is not None:
         return feature_maps(ops, layers(stacks), (images,))[0]
@@ -130,7 +130,7 @@ def gelu(y: Float[Array, "B 512"], b: Float[Array, " 512"]) -> Float[Array, "B 5
 
 
 class Together:
-    """An encoder that is first asked for all images, and then gives all answers, in the same order."""
+    """An encoder that first collects all images (`ask`), then returns all features (`answer`) in the same order."""
 
     def __init__(self, net: Impala) -> None:
         self.net, self.asked, self.given = net, list[Array](), list[Array]()

@@ -38,12 +38,12 @@ def glorot(key: PRNGKeyArray, shape: tuple[int, ...], scale: float = 1.0) -> Arr
 
 def lecun(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
     """Normal with variance 1 / inputs, truncated at two standard deviations. The truncation itself reduces a standard
-    deviation of 1 to 0.8796, which the divisor makes up for."""
+    deviation of 1 to 0.8796, for which the divisor compensates."""
     return random.truncated_normal(key, -2.0, 2.0, shape) * (math.sqrt(1 / shape[-2]) / 0.87962566103423978)
 
 
 class Linear(eqx.Module):
-    """x w + b. With GELU behind it (`activated`) it is a hidden layer without LayerNorm."""
+    """x w + b. Followed by GELU (`activated`) it is a hidden layer without LayerNorm."""
 
     w: Float[Array, "*E i o"]
     b: Float[Array, "*E o"]
@@ -201,7 +201,7 @@ class Value(eqx.Module):
 
 
 class ComparingValue(Value):
-    """V(s, [z, |s - z|]), or Q of these and an action, of vectors that are alike."""
+    """V(s, [z, |s - z|]), or Q of these and an action, for states and goals that are vectors of one kind."""
 
     def __init__(self, key: PRNGKeyArray, spec: Spec, hidden: Sequence[int], extra: int = 0):
         super().__init__(key, dataclasses.replace(spec, goal_shape=(2 * spec.goal_shape[0],)), hidden, extra)
@@ -212,7 +212,7 @@ class ComparingValue(Value):
 
 class Actor(eqx.Module):
     """The mean of a Gaussian policy with unit variance, or the logits of a discrete one: an MLP, without LayerNorm
-    unless `norm` asks for it, and a linear head with initial weights of a tenth of the usual size, so that a new policy
+    unless `norm` is set, and a linear head with initial weights of a tenth of the usual size, so that a new policy
     starts near zero.
 
     `outputs` is by default the dimension of an action. A policy over something else, such as subgoals, gives its own.
@@ -297,7 +297,7 @@ class Embedding(eqx.Module):
         return self.mlp(self.encoder(x) if self.encoder else x, *extra)
 
     def mean(self, x: Array, *extra: Array) -> Float[Array, "B N"]:
-        """The average over the members, which is what other networks get to see (D2); of a single one its output."""
+        """The average over the members, which other networks read (D2); for a single member, its output."""
         members = self(x, *extra)
         return members.mean(axis=0) if members.ndim == 3 else members
 
