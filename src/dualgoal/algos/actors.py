@@ -29,7 +29,7 @@ def sample(actor: Policy, s: Array, z: Array, key: PRNGKeyArray, temperature: fl
 
 
 def ddpg_bc(actor: Policy, critic: Value, batch: Batch, goal: Goal, alpha: float, spec: Spec) -> Loss:
-    """DDPG+BC: the policy's action is rated by the lesser of the critic's members, which it does not train."""
+    """DDPG+BC: the policy's action is rated by the lowest member of the critic, which is not trained by this loss."""
     critic, s = stop_gradient((critic, batch.s))
     z, fixed_z = goal(batch.s), stop_gradient(goal(s))
     likely = log_prob(actor, batch.s, z, batch.a, spec)

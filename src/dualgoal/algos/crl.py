@@ -1,6 +1,6 @@
 """CRL (section 5.3): a contrastive critic on (state, action) and goal, and a policy by DDPG+BC.
 
-The critic scores every state against every goal of the batch. A z that has looked at its own state would tell the
+The critic scores every state against every goal of the batch. A z that depends on its own state would reveal to the
 critic which pair belongs together, so representations that look at the state are refused.
 """
 

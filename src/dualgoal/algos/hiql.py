@@ -1,8 +1,8 @@
-"""HIQL (section 14.1): a high policy names a waypoint, a low policy goes there, and one value trains both.
+"""HIQL (section 14.1): a high policy chooses a waypoint, a low policy goes there, and one value trains both.
 
-Waypoints are named in the language of the representation: the high policy outputs z. With Orig a waypoint is a state,
-and the high policy outputs its difference from the present one; with the representation `hiql_phi` this is the
-published method, except that the high policy reads z(goal) too.
+Waypoints are expressed in the representation: the high policy outputs z. With Orig a waypoint is a state, and the high
+policy outputs its difference from the present one; with the representation `hiql_phi` this is the published method,
+except that the high policy reads z(goal) too.
 """
 
 from collections.abc import Mapping
@@ -98,7 +98,7 @@ class HIQL(ImplicitValue):
     def waypoint(
         self, nets: HIQLNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec
     ) -> Float[Array, "B N"]:
-        """The waypoint that the high policy names, in the form in which the low policy was given its own."""
+        """The waypoint that the high policy chooses, in the form that the low policy read in training."""
         way = nets.high(s, z) + s if spec.goals_as_states else nets.high(s, z)
         if temperature > 0:
             way = way + temperature * random.normal(key, way.shape, way.dtype)

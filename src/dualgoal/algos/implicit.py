@@ -1,4 +1,4 @@
-"""What GCIVL and HIQL share (section 5.1): a value of states and goals that is learned by IVL, and advantages of it."""
+"""What GCIVL and HIQL share (section 5.1): a value of states and goals that is learned by IVL, and its advantages."""
 
 import abc
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from dualgoal.streams import VALUE_GOALS
 
 @dataclass(frozen=True)
 class ImplicitValue(Algorithm):
-    """An algorithm with one value of two members, the field `value` of its networks; or with none, where it takes the
-    representation's own."""
+    """An algorithm with one value of two members, the field `value` of its networks. With `direct` it has none and uses
+    the representation's own value."""
 
     direct: bool = False
     """Take advantages from the representation's own value and learn no second one."""
@@ -50,7 +50,7 @@ class ImplicitValue(Algorithm):
 def implicit_value_losses(
     value: Value | None, target: Value | None, batch: Batch, goals: GoalsByRole, discount: float, expectile: float
 ) -> dict[str, Loss]:
-    """IVL of a value with two members on the goals of the role "value"; nothing under direct extraction."""
+    """IVL of a value with two members on the goals of the role "value"; no loss under direct extraction."""
     if value is None or target is None:
         return {}
     goal = goals["value"]
@@ -61,7 +61,7 @@ def implicit_value_losses(
 
 
 def advantage(value: Value | None, goal: Goal, s: Array, later: Array) -> Array:
-    """V(later, g) - V(s, g), averaged over the members, without gradients; without a value, the representation's."""
+    """V(later, g) - V(s, g), averaged over the members, without gradients; if `value` is None, the representation's."""
     if value is None:
         return goal.value(later) - goal.value(s)
     v, v_later = value_pair(stop_gradient(value), goal, s, later)

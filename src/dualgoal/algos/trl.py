@@ -77,6 +77,6 @@ class TRL(Algorithm):
         return actors.sample(nets.actor, s, z, key, temperature, spec)
 
     def value(self, nets: TRLNets, s: Array, z: Array, spec: Spec) -> Array:
-        """gamma^d of the policy's own action, under the -1/0 reward."""
+        """gamma^d of the policy's own action, converted to the -1/0 reward."""
         logit = nets.critic(s, z, jnp.clip(nets.actor(s, z), -1.0, 1.0)).mean(axis=0)
         return (jax.nn.sigmoid(logit) - 1) / (1 - spec.discount)

@@ -25,7 +25,7 @@ KINDS = (  # kinds of kernels, and patterns of their names; the first that match
 
 @dataclass(frozen=True)
 class Cost:
-    """Of the kernels of one kind, per step."""
+    """What the kernels of one kind cost per step."""
 
     us: float  # microseconds
     launches: float

@@ -41,7 +41,7 @@ def can_handle(y: Hidden) -> bool:
 
 
 def steps_of(y: Hidden, most: int) -> int:
-    """Blocks per program: small batches have few, and these should not wait for each other."""
+    """Blocks per program. Small batches have few blocks, which should run in parallel."""
     blocks = y.size // BLOCK
     return next(steps for steps in (most, most // 2, most // 4, 1) if steps == 1 or blocks // steps >= PROGRAMS)
 

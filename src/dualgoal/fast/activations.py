@@ -62,7 +62,7 @@ def kernels_for(y: Hidden) -> ModuleType | None:
     """The GPU kernels if they can handle y. They need NVIDIA's instructions, which AMD's GPUs lack."""
     if not KERNELS.get() or jax.default_backend() != "gpu" or "rocm" in jax.devices()[0].client.platform_version:
         return None
-    from dualgoal.fast import activation_kernels  # here, because other machines should not wait for Pallas
+    from dualgoal.fast import activation_kernels  # here, because other machines need not load Pallas
 
     return activation_kernels if activation_kernels.can_handle(y) else None
 

@@ -1,4 +1,4 @@
-"""GPU kernels for 3x3 convolutions of few channels, in Pallas, with what stands around them in an encoder.
+"""GPU kernels for 3x3 convolutions of few channels, in Pallas, with the operations around them in an encoder.
 
 Images of one seed are one long list of pixels. A program (Pallas' word for a thread block) handles a tile of them as
 matrix products: row m of a left factor holds the neighbours of the pixels m in a row of the image, channel after
@@ -43,7 +43,7 @@ GOING_DOWN = Tile(pixels=64, pixels_per_row=2, image_rows=8)
 
 def forward_tile(height: int, channels: int, outputs: int) -> Tile:
     """Moving numbers into and out of a multiprocessor's cache takes longest. Programs therefore go down through several
-    rows of an image; through fewer of them where each row is much to compute."""
+    rows of an image; through fewer of them where each row takes long to compute."""
     most = GOING_DOWN.image_rows if min(channels, outputs) <= 16 else GOING_DOWN.image_rows // 2
     return GOING_DOWN._replace(image_rows=math.gcd(height, most))
 
@@ -59,9 +59,9 @@ def arranged(w: Array, pixels: int) -> Array:
 def row_loader(
     x_ref: Any, place: Array, numbers: Array, sides: tuple[int, int], channels: int, pixels_per_row: int, relu: bool
 ) -> Callable[[Array], Array]:
-    """A function that loads from a given row of images, for each place (`pixels_per_row` pixels of an image row; places
-    are numbered through all images), these numbers of the pixels from the one before to the one after it; zeros
-    outside."""
+    """A function that loads from a given row of images, for each place, these numbers of its pixels and of the pixels
+    before and after them; zeros outside. A place is `pixels_per_row` pixels of an image row; places are numbered
+    through all images."""
     height, width = sides
     image, column = lax.div(place, width // pixels_per_row), pixels_per_row * lax.rem(place, width // pixels_per_row)
     start = (image * (height * width) + column - 1) * channels
@@ -94,7 +94,7 @@ def convolve(
     tile: Tile | None = None,
     interpret: bool = False,
 ) -> Array:
-    """relu_out(residual + [mask > 0] (scale conv(relu_in(x)) + bias)), whatever of this is given, in bfloat16.
+    """relu_out(residual + [mask > 0] (scale conv(relu_in(x)) + bias)) with the terms that are given, in bfloat16.
 
     `mask` and `residual` may have more images than x.
     """
@@ -134,10 +134,10 @@ def convolve(
         first = pl.program_id(1) * tile.image_rows
         x, y, below = (image_row(first + n) for n in (-1, 0, 1))
         above, here = product(x, 0) + product(y, 1), product(y, 0)
-        for row in range(tile.image_rows):  # not a loop of the kernel: sums that change places would be copied
+        for row in range(tile.image_rows):  # unrolled: a loop in the kernel would copy the sums that change places
             own = jnp.broadcast_to(((image * sides[0] + first + row) * across + column)[:, None], shape), output
             x, extra = below, once | {n: ref[own] for n, ref in zip(given, extra_refs, strict=True) if n != "bias"}
-            below = image_row(first + row + 2)  # before it is needed
+            below = image_row(first + row + 2)  # loaded before it is needed
             out_ref[own] = finished(above + product(x, 2), extra)
             above, here = here + product(x, 1), product(x, 0)
 
@@ -158,8 +158,8 @@ def launch(
     interpret: bool,
     part: Callable[[jax.ShapeDtypeStruct], pl.BlockSpec] | None = None,
 ) -> Sequence[Array]:
-    """Run a kernel that sees its inputs whole, and of each result the `part` that a program writes, or all of it. The
-    name is what profiles show."""
+    """Run a kernel. Each program sees its inputs whole, and of each result the `part` that it writes, or all of it.
+    Profiles show the `name`."""
     whole = lambda array: pl.BlockSpec(array.shape, lambda *_: (0,) * len(array.shape))
     return pl.pallas_call(
         kernel,

@@ -5,8 +5,8 @@
 - Under bfloat16 a raw observation (float32) enters as the sum of two bfloat16 numbers, because one is too coarse.
 - The gradient of the weights leaves the product in the weights' own layout and type. JAX's own gradient would be
   transposed, and under bfloat16 also converted, in additional passes over memory.
-- On a CPU, bfloat16 products take the forms that XLA computes with the processor's instructions for them.
-- Inputs that several parts make up (a state and a goal) may have different types, and each gets a gradient of its own.
+- On a CPU, bfloat16 products take the forms for which XLA uses the processor's bfloat16 instructions.
+- Inputs that consist of several parts (a state and a goal) may have different types, and each gets its own gradient.
 """
 
 import functools
@@ -80,8 +80,8 @@ multiply.defvjp(multiply_forward, multiply_backward)
 
 
 def einsum(equation: str, x: Array, y: Array, out: DTypeLike) -> Array:
-    """A matrix product with a result of type `out`. On a CPU, XLA has a fast bfloat16 product for float32 results
-    only, which is then rounded."""
+    """A matrix product with a result of type `out`. On a CPU, XLA's fast bfloat16 product returns float32 only, which
+    is then rounded."""
     result = jnp.float32 if is_bf16_on_cpu(x) else out
     return jnp.einsum(equation, x, y, preferred_element_type=result).astype(out)
 
@@ -102,8 +102,8 @@ def is_bf16_on_cpu(x: Array) -> bool:
 def terms_in(dtype: DTypeLike, x: Input) -> tuple[Array, ...]:
     """Arrays of type `dtype` whose sum is x: one, or for float32 under bfloat16 two.
 
-    The second is what rounding to bfloat16 left over, so that 16 bits of each number survive instead of 8. Observations
-    need them: with 8 bits a coordinate of 20 m is known to the nearest 0.1 m only.
+    The second is the remainder after rounding to bfloat16, so that 16 bits of each number survive instead of 8.
+    Observations need them: with 8 bits a coordinate of 20 m is known to the nearest 0.1 m only.
     """
     if x.dtype != jnp.float32 or dtype != jnp.bfloat16:
         return (x.astype(dtype),)

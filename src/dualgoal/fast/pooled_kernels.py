@@ -2,8 +2,8 @@
 
 The result of that convolution is the encoder's largest array by far, and nothing but the pooling reads it. The forward
 kernel keeps it in registers: a program goes down through rows of windows, computes the convolutions that each needs,
-and writes the largest and its place. The gradient of the weights finds for each pixel the windows that chose
-it, so the gradient of the convolution's result is never written either. Where the windows overlap, convolutions are
+and writes the largest result and its place. The gradient of the weights finds for each pixel the windows that chose it,
+so the gradient of the convolution's result is never written either. Where the windows overlap, convolutions are
 computed more than once; matrix instructions are cheaper here than memory.
 """
 
@@ -58,8 +58,8 @@ def inner(x: Array) -> tuple[int, int, int]:
 
 
 def first_number(shape: tuple[int, ...], windows: Array) -> Array:
-    """Where in a list of all numbers of `padded` images the pixel is that is one row above and two columns before a
-    window's first."""
+    """The index, in a list of all numbers of `padded` images, of the pixel one row above and two columns before a
+    window's first pixel."""
     _, height, width, channels = shape
     halves = (height - sum(BORDER[0])) // 2, (width - sum(BORDER[1])) // 2
     i, j = lax.rem(lax.div(windows, halves[1]), halves[0]), lax.rem(windows, halves[1])
@@ -73,8 +73,8 @@ def sortable(y: Array) -> Array:
 
 
 def with_code(y: Array, own: int) -> Array:
-    """`sortable` numbers, whose last four bits now tell where they are in their window, so that one maximum finds the
-    value and the place: the first in reading order among equals. The result is rounded to 16 bits less anyway."""
+    """`sortable` numbers whose last four bits encode their place in the window, so that one maximum finds the value and
+    the place: the first in reading order among equals. The result is rounded to 16 bits less anyway."""
     return (y & ~LAST) | (LAST - own)
 
 
@@ -122,7 +122,7 @@ def convolve_pooled(
         def body(t: Array, above: tuple[Array, Array]) -> tuple[Array, Array]:
             i = first + t
             rows, inside = image_rows(2 * i + 1), (2 * i + 2 < height).astype(jnp.int32)
-            kept, added = inside * ~LAST, LOWEST + inside * (LAST - code(2, 0) - LOWEST)  # of a row outside, nothing
+            kept, added = inside * ~LAST, LOWEST + inside * (LAST - code(2, 0) - LOWEST)  # of a row outside: none
 
             def column(above: Array, middle: Array, below: Array) -> tuple[Array, Array]:
                 """The largest of each of the windows' columns, and their last row, which is the next windows' first."""
@@ -156,8 +156,8 @@ def convolve_pooled(
 
 
 def unpooled(windows: Array, halves: Sides, chosen_ref: Any, dy_ref: Any) -> tuple[Array, dict[Sides, Array]]:
-    """The gradients of these windows, and those of the first two pixels in the first two rows of each, which no window
-    but these and those before them contain: see pooling.pool_backward."""
+    """The gradients of these windows, and those of the first two pixels in the first two rows of each, which only these
+    windows and those before them contain: see pooling.pool_backward."""
     i, j = lax.rem(lax.div(windows, halves[1]), halves[0]), lax.rem(windows, halves[1])
     shape = (len(windows), dy_ref.shape[-1])
     out = jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32)[None], shape)

@@ -2,8 +2,9 @@
 
 JAX's gradient of max-pooling is a scatter: each window adds its gradient to the pixel that was its largest. Windows
 overlap, so on a GPU these additions may collide, and the scatter is slow. Here the forward pass stores for each window
-which of its nine pixels was the largest. In the backward pass each pixel looks at the windows that contain it, of which
-there are at most four, and adds up the gradients of those that chose it. `plain` is the same function without this.
+which of its nine pixels was the largest. In the backward pass each pixel gets the sum of the gradients of the windows
+that chose it, out of the windows that contain it, of which there are at most four. `plain` is the same function without
+this.
 """
 
 import functools
@@ -47,8 +48,8 @@ def by_axis(x: Images) -> Pooled:
 
 
 def code(i: Number, j: Number) -> Number:
-    """The number of row i, column j of a window. The factor is 4, not 3, because a pixel outside of a window asks with
-    i = 3 or j = 3, and that must not look like a pixel inside."""
+    """The number of row i, column j of a window. The factor is 4, not 3, because a pixel outside of a window has i = 3
+    or j = 3, and its code must not be that of a pixel inside."""
     return 4 * i + j
 
 
@@ -70,11 +71,11 @@ def pool_forward(sides: Sides, x: Images) -> tuple[Pooled, Codes]:
 
 
 def pool_backward(sides: Sides, chosen: Codes, dy: Pooled) -> tuple[Images]:
-    """The gradient of x: each pixel asks the windows that may contain it whether it was their largest.
+    """The gradient of x: for each pixel, a sum over those windows whose largest pixel it was.
 
     Along one axis of the padded image, window n covers the positions 2n, 2n + 1 and 2n + 2. So position p lies in
     window p // 2, at p % 2, and if p is even also in the window before that one, at 2. (An odd p would be at 3 there,
-    which is outside.) Two axes make four windows to ask.
+    which is outside.) Two axes make four windows to check.
     """
     (top, _), (left, _) = padding(sides)
     row, column = (jnp.arange(side) + before for side, before in zip(sides, (top, left), strict=True))

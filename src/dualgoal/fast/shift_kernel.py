@@ -1,7 +1,7 @@
-"""A GPU kernel that reads images of a dataset and shifts them on the way, in Pallas.
+"""A GPU kernel that reads images of a dataset and shifts them in the same pass, in Pallas.
 
-A compiler computes for each byte where it comes from, one index after the other. Here the bytes of an image row share
-what is the same for all of them, and nothing is written in between.
+A compiler computes the source of each byte index by index. Here the bytes of an image row share the part of the index
+that is the same for all of them, and no intermediate result is written.
 """
 
 from typing import Any

@@ -1,10 +1,10 @@
-"""The convolutions of an image encoder as one function with a gradient of its own.
+"""The convolutions of an image encoder as one function with its own gradient rule.
 
 Three things differ from differentiating `plain`, none of which changes the mathematics:
 
 - Several batches of images go through the network together, and the gradient is computed only for those whose features
   received one: features of next states are read by bootstrap targets and need none.
-- What stands around a convolution (bias, ReLU, the residual sum, the mask of a ReLU's gradient) is part of it.
+- The operations around a convolution (bias, ReLU, residual sum, mask of a ReLU's gradient) are computed with it.
 - On NVIDIA GPUs, under bfloat16, the convolutions are the kernels of `convolution_kernels`; seeds are one more axis of
   their grid. Other machines do not use this; tests run it with plain operations and compare.
 """
@@ -24,7 +24,7 @@ from jaxtyping import Array
 from dualgoal.fast.convolution import turned
 
 SWITCH = "DUALGOAL_IMAGE_KERNELS"  # 0 turns the kernels off, for GPUs on which they do not compile
-FAR = range(2**31 + 1, 2**32 + 1)  # bytes of images that a kernel reaches as words only: it counts with 32 bits
+FAR = range(2**31 + 1, 2**32 + 1)  # bytes of images that a kernel can only address as words: its indices have 32 bits
 Layer = tuple[Array, Array]  # weights (3, 3, i, o) and bias
 Stacks = tuple[tuple[Layer, Layer, Layer], ...]  # of each stack the first convolution, and the two of its block
 
@@ -34,7 +34,7 @@ class Ops(NamedTuple):
 
     convolve: Callable[..., Array]  # relu_out(residual + [mask > 0] (scale conv(relu_in(x)) + bias))
     weight_gradient: Callable[..., tuple[Array, Array]]
-    prepared: Callable[[Array], Array]  # images (pixels 0..255) as the operations want them
+    prepared: Callable[[Array], Array]  # images (pixels 0..255) in the form that the operations need
     convolve_pooled: Callable[..., tuple[Array, Array]]  # of images: pool_forward of convolve
     pooled_weight_gradient: Callable[..., tuple[Array, Array]]  # of images: weight_gradient of pool_backward
     pool: Callable[..., tuple[Array, Array]]  # as pooling.pool_forward
@@ -117,7 +117,7 @@ feature_maps.defvjp(maps_forward, maps_backward, symbolic_zeros=True)
 
 def ops_for(shapes: Sequence[tuple[Any, ...]], bf16: bool) -> Ops | None:
     """The kernels for batches of images of these shapes (B, H, W, C), or None where they cannot be used. The numbers of
-    rows are looked at last: in exports they are open."""
+    rows are checked last, because exports leave them open."""
     if not kernels_run(bf16):
         return None
     return kernel_ops() if fits((math.gcd(*(shape[0] for shape in shapes)), *shapes[0][1:])) else None
@@ -146,14 +146,14 @@ def powers_of_two(*sides: int) -> bool:
 
 @functools.cache
 def kernel_ops(interpret: bool = False) -> Ops:
-    # Here: other machines should not wait for Pallas.
+    # Here: other machines need not load Pallas.
     from dualgoal.fast import convolution_kernels, pooled_kernels, weight_kernels
 
     given = functools.partial(functools.partial, interpret=interpret)
     return Ops(
         given(convolution_kernels.convolve),
         given(weight_kernels.weight_gradient),
-        # Pixels become bfloat16, which is exact, before the kernels, which would do it again for each neighbour.
+        # Pixels become bfloat16, which is exact, before the kernels, which would convert them once per neighbour.
         pooled_kernels.padded,
         given(pooled_kernels.convolve_pooled),
         given(pooled_kernels.pooled_weight_gradient),

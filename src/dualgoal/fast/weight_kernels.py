@@ -91,7 +91,7 @@ def neighbours(
 
 
 def tiles_of_a_program(tiles: int, programs: int) -> int:
-    """How many of the tiles a program handles, so that all have the same number and there are not too many of them."""
+    """How many tiles each program handles: the same number for all, and no more than `programs` in all."""
     return next(n for n in range(-(-tiles // programs), tiles + 1) if tiles % n == 0)
 
 
@@ -154,9 +154,9 @@ def summed_over_tiles(
     """left^T right summed over all tiles of rows as gradients of weights, for each right factor and tap, and of the
     bias.
 
-    `right` gives for a tile what adds to the gradient of the bias, and right factors with their pixels. Each
-    program adds up its own tiles in registers and writes one partial sum, so the result does not depend on the order in
-    which programs run.
+    `right` returns for a tile its part of the gradient of the bias, and right factors with their pixels. Each program
+    adds up its own tiles in registers and writes one partial sum, so the result does not depend on the order in which
+    programs run.
     """
     tile, factors, outputs = how.tile, how.factors, arrays[-1].shape[-1]
     tiles = tiles_of_a_program(rows // tile.pixels, tile.programs)
@@ -242,8 +242,8 @@ def summed_going_down(how: Sum, x: Array, dy: Array, relu_in: bool) -> tuple[Arr
 def added_up(
     how: Sum, kernel: Callable[..., None], arrays: list[Array], programs: int, columns: int
 ) -> tuple[Array, Array]:
-    """The sum of what the programs of a kernel write: gradients of weights, a row for each column of each left factor,
-    and in the last row the gradient of the bias."""
+    """The total of the partial sums that the programs of a kernel write: gradients of weights, a row for each column of
+    each left factor, and in the last row the gradient of the bias."""
     outputs = arrays[-1].shape[-1]
     written = (how.factors * columns + 1, outputs)
     partial_sums = jax.ShapeDtypeStruct((programs, *written), jnp.float32)

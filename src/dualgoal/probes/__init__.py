@@ -1,4 +1,4 @@
-"""What two images must go through before a network sees in what they differ: drawn puzzles, and probes of networks."""
+"""How a network must join two images to see in what they differ: drawn puzzles, and probes of networks."""
 
 from dualgoal.imports import modules_of
 

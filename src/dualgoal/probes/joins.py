@@ -45,7 +45,7 @@ class Row:
     arm: tuple[float, ...]
     """The same for the arm's part; zeros where there is no arm."""
     area: float
-    """Probability that different boards are called farther apart than equal ones, arms in one place."""
+    """Probability that different boards get a larger distance than equal ones, arms in one place."""
     probe: float | None
     """Share of the goal's lights that a linear map reads from z(g); None for joins without z."""
     solved: float | None
@@ -86,7 +86,7 @@ def agent_of(join: JoinName, options: Options) -> Agent:
 
 
 def fresh(agent: Agent, key: PRNGKeyArray) -> Params:
-    """New parameters of what is fitted."""
+    """New parameters of the networks that are fitted."""
     params = agent.init(key).params
     if has_critic(agent):
         return params._replace(rep=only(params.rep, ("critic",)))
@@ -150,7 +150,7 @@ class Fit:
         return scores.area_under_curve(*np.split(self.distances(params, pairs.s, pairs.g), 2))
 
     def probe(self, params: Params) -> float | None:
-        """Goals as seen from one and the same state, so that what differs is the goal alone."""
+        """Goals as seen from one and the same state, so that only the goal differs."""
         if not self.agent.rep.learned or has_critic(self.agent):
             return None
         pairs = self.world.pairs(held_out(2), PROBED)

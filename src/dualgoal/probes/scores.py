@@ -1,4 +1,4 @@
-"""How much a network knows of a puzzle's lights: three numbers from what it says about pairs of images."""
+"""How much a network knows of a puzzle's lights: three numbers from its outputs for pairs of images."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ RIDGE = 1e-3  # weight of the penalty of `linear_probe`, per row
 
 
 def in_parts(function: Callable[[slice], Any], count: int) -> np.ndarray:
-    """What a function gives for slices of `count` rows, joined."""
+    """The results of a function for slices of `count` rows, joined."""
     return np.concatenate([function(slice(n, min(n + AT_ONCE, count))) for n in range(0, count, AT_ONCE)])
 
 
@@ -22,7 +22,7 @@ def slopes(learned: np.ndarray, *parts: np.ndarray) -> list[float]:
 
 
 def area_under_curve(same: np.ndarray, different: np.ndarray) -> float:
-    """The probability that a network calls a pair of different boards farther apart than a pair of equal ones; ties
+    """The probability that a network gives a pair of different boards a larger distance than a pair of equal ones; ties
     count half."""
     ordered = np.sort(same)
     below, not_above = (np.searchsorted(ordered, different, side) for side in ("left", "right"))

@@ -49,8 +49,8 @@ class ButtonScores:
     arm: float
     """Steps per radian of distance of the arms, at the same buttons."""
     area: float | None
-    """Probability that different boards are called farther apart than equal ones, arms in one place; None: no such
-    pairs among the rows."""
+    """Probability that different boards get a larger distance than equal ones, arms in one place; None: no such pairs
+    among the rows."""
     near: int
     """Number of such pairs of different boards, each with one of equal boards."""
     probe: float | None
@@ -125,10 +125,11 @@ def scored(
 
 
 def near_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, for each one with the same board and one with another, and the arm in one place in all three.
+    """Triples of rows: any row, one with the same board and one with another, the arm in one place in all three.
 
-    Of all rows with an arm in that place the two are taken whose arms are most nearly equally far, so that nothing but
-    the board tells them apart: equal boards follow each other in time, and so their arms are closer on average."""
+    Of all rows with an arm in that place, the two are taken whose arms are most nearly equally far from the first, so
+    that only the board tells them apart. (Rows with equal boards are close in time, so their arms are closer on
+    average.)"""
     numbers = np.unique(rows.boards, axis=0, return_inverse=True)[1].reshape(-1)
     found = []
     for n, number in enumerate(numbers):

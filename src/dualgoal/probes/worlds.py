@@ -37,8 +37,8 @@ class Pairs(NamedTuple):
     s: Images
     g: Images
     boards: tuple[Boards, Boards]
-    lights: Float[Array, " B"]  # what the boards make of the distance
-    arm: Float[Array, " B"]  # what the arms make of it
+    lights: Float[Array, " B"]  # the boards' part of the distance
+    arm: Float[Array, " B"]  # the arms' part of it
 
     @property
     def distance(self) -> Float[Array, " B"]:

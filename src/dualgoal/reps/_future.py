@@ -37,7 +37,7 @@ class Future(Representation, abc.ABC):
         return Encoded(nets.phi.mean(g))
 
     def routes(self, spec: Spec, value_loss: bool) -> Routes:
-        """Its own loss; without a value loss the policy loss may join (D5). On images it never does: there the policy's
-        gradient passes through the networks to the encoder, as that of every loss does (D8)."""
+        """Its own loss trains it, and without a value loss perhaps the policy loss (D5). On images the policy loss
+        never does: its gradient passes through the networks to the encoder only, as that of every loss does (D8)."""
         head = {"rep", "actor"} if self.flow_gradient and not value_loss and not spec.pixels else {"rep"}
         return Routes(head=frozenset(head), features=ALL_LOSSES)

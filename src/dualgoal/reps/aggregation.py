@@ -50,7 +50,7 @@ def union_lengths(psi: Embedded, phi: Embedded) -> Float[Array, "*B K"]:
 
 def each_pair(form: str, psi: Float[Array, "E n N"], phi: Float[Array, "E B N"]) -> Float[Array, "E n B"]:
     """The value of every state and every goal, by one matrix product: `inner` or, for any other `form`, `symmetric`."""
-    # In full precision: where squares almost cancel, tf32 would exchange the nearest goals.
+    # In full precision: where squares almost cancel, tf32 would change which goals are nearest.
     products = jnp.einsum("ein,ejn->eij", psi, phi, precision="highest")
     if form == "inner":
         return products / math.sqrt(phi.shape[-1])

@@ -70,7 +70,7 @@ class Dual(Representation):
     trained_by: Literal["rep", "all"] = "rep"
     """rep: its own loss alone trains it; all: the algorithm's value and policy losses too."""
     hard_goals: Share = 0.0
-    """Share of the goals of its own loss that are exchanged for that goal of the batch which it takes to be nearest."""
+    """Share of the goals of its own loss that are replaced by the goal of the batch at the least learned distance."""
 
     set_per_task = {"dim": "dim", "expectile": "expectile"}
     learns_value = True
@@ -159,17 +159,17 @@ class Dual(Representation):
         return loss + self.continuity * penalty, info | {"continuity": penalty}
 
     def with_hard_goals(self, nets: DualNets, batch: Batch, drawn: Goals, spec: Spec) -> Goals:
-        """The first goals, exchanged for the goal of the batch that f takes to be nearest to their state and that is
-        not reached there. Where f takes two different states for one, such pairs alone show it, and goals that are
-        drawn blindly hardly ever make one."""
+        """Replace each of the first goals by the goal of the batch that f rates nearest to their state, among those not
+        reached there. If f confuses two different states, only such pairs reveal it, and random goals hardly ever form
+        one."""
         rows = drawn.success.shape[0]
         count = round(self.hard_goals * rows)
         psi, phi = stop_gradient(self.embed(nets, batch.s, drawn.g))
         v = aggregation.each_pair(self.aggregation, psi[:, :count], phi).mean(axis=0)
-        reached = jnp.eye(count, rows, dtype=bool)  # perhaps: its own goal may be the state itself
-        if spec.goals_as_states:  # features of two image encoders never are equal
+        reached = jnp.eye(count, rows, dtype=bool)  # its own goal may be the state itself
+        if spec.goals_as_states:  # features of two image encoders are never equal
             reached |= (batch.s[:count, None] == drawn.g[None]).all(axis=-1)
-        none = reached.all(axis=-1)  # in the smallest of batches; then the goal stays as it was drawn
+        none = reached.all(axis=-1)  # only in very small batches; the goal then stays as it was drawn
         nearest = jnp.where(none, jnp.arange(count), jnp.where(reached, -jnp.inf, v).argmax(axis=-1))
         g = jnp.concatenate([drawn.g[nearest], drawn.g[count:]])
         success = jnp.concatenate([jnp.where(none, drawn.success[:count], 0), drawn.success[count:]])

@@ -41,7 +41,7 @@ class HIQLPhi(Representation):
         return Encoded(to_sphere(nets.phi(s, g)))
 
     def routes(self, spec: Spec, value_loss: bool) -> Routes:
-        """The value loss trains it, else the policy loss; on images the policy losses join."""
+        """The value loss trains it, or without one the policy loss; on images the policy losses may train it too."""
         trained_by = frozenset({"value" if value_loss else "actor"})
         head = trained_by | {"actor"} if spec.pixels and self.pixel_actor_gradient else trained_by
         return Routes(head=head, features=head)

@@ -1,4 +1,4 @@
-"""Duals that look at the state (section 14.4): three ways to let z say how the goal differs from where one is.
+"""Duals that look at the state (section 14.4): three ways for z to express how the goal differs from the state.
 
 On images the paper's Dual reads states and goals by two encoders that never meet before the inner product. Each form
 here lets them meet: by one encoder and a difference, by a pair of images read together, or place by place.
@@ -35,7 +35,7 @@ class DualSiamese(Dual):
     aggregation: Literal["inner", "symmetric", "asymmetric", "mrn", "iqe"] = "symmetric"
     """The form of f: inner product, negative distance with one or two networks, or a quasimetric (mrn, iqe)."""
     relative: bool = True
-    """Whether z looks at the state; without, z = phi(g) and only the encoder is shared."""
+    """Whether z looks at the state; if not, z = phi(g) and only the encoder is shared."""
     gated: bool = False
     """z = phi(g) + sigmoid(a) (phi(s) - phi(g)) with a learned a; needs trained_by 'all', as nothing else moves it."""
 
@@ -62,7 +62,7 @@ class DualSiamese(Dual):
         return SiameseNets(nets.phi, nets.psi, nets.critic, nets.mean_weight, gate)
 
     def critic(self, key: PRNGKeyArray, spec: Spec) -> Value | None:
-        """V learns from the critic alone, so it could not learn what the critic does not see."""
+        """V learns from the critic alone, so the critic must see the difference that V is to learn."""
         if self.learner == "iql" and spec.goals_as_states:
             return ComparingValue(key, spec, self.hidden, extra=spec.action_dim)
         return super().critic(key, spec)
@@ -102,7 +102,7 @@ class StateAware(Dual, abc.ABC):
 
     @abc.abstractmethod
     def parts(self, nets: Any, s: Array, g: Array) -> tuple[Members, Members, Members | None]:
-        """psi(s), what reads both, and (gated) what reads the goal alone."""
+        """psi(s), the embedding of both, and (if gated) the embedding of the goal alone."""
 
     def embed(self, nets: Any, s: Array, g: Array) -> tuple[Members, Members]:
         psi, both, alone = self.parts(nets, s, g)
@@ -115,7 +115,7 @@ class StateAware(Dual, abc.ABC):
 class PairNets(DualNets):
     phi: Any  # a PairEmbedding
     psi: Embedding
-    alone: Embedding | None  # phi(g), where a gate weighs what reads both
+    alone: Embedding | None  # phi(g), where a gate weighs the embedding of both
     gate: Float[Array, ""] | None
 
 

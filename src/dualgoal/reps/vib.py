@@ -48,7 +48,7 @@ class VIB(Representation):
         return Encoded(z, self.beta * gaussian_kl(mean, log_std))
 
     def routes(self, spec: Spec, value_loss: bool) -> Routes:
-        """The value loss trains it, else the policy loss; on images the policy loss may join (D7)."""
+        """The value loss trains it, or without one the policy loss; on images the policy loss may train it too (D7)."""
         trained_by = frozenset({"value" if value_loss else "actor"})
         head = trained_by | {"actor"} if spec.pixels and self.pixel_actor_gradient else trained_by
         return Routes(head=head, features=trained_by)

@@ -1,4 +1,4 @@
-"""A representation that holds another one and is the same: the base of those that vary one thing of another."""
+"""A representation that holds another one and behaves like it: the base of those that change one thing in it."""
 
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -12,8 +12,9 @@ from dualgoal.reps.dual import Dual
 
 @dataclass(frozen=True)
 class Wrapped(Representation):
-    """Another representation as it is. A subclass overrides what it varies, for instance `encode`, and declares what no
-    longer holds then, for instance `on_sphere`. Exports describe no network of it, since z may be anything."""
+    """Another representation, unchanged. A subclass overrides what it varies, for instance `encode`, and each property
+    that then no longer holds, for instance `on_sphere`. Exports describe no network of it, since a subclass may compute
+    z in any way."""
 
     inner: Representation = field(default_factory=Dual)
     """The representation that is varied."""
@@ -41,7 +42,7 @@ class Wrapped(Representation):
         return self.inner.value(nets, s, g, spec)
 
 
-# `Wrapped` declares what the representation inside declares. Not `goal_network`: a subclass may make anything of z.
+# `Wrapped` takes these from the representation inside. Not `goal_network`: a subclass may compute z in another way.
 FORWARDED = ("ema", "stream", "learns_value", "looks_at_state", "on_sphere", "embeds_both", "compares_both", "fusion")
 for _name in FORWARDED:
     setattr(Wrapped, _name, property(attrgetter(f"inner.{_name}")))

@@ -1,8 +1,8 @@
 """Every statement of section 1 of the method, checked on random processes of growing size by `dualgoal theory`.
 
 The processes are stochastic, deterministic, with unreachable goals, block processes, or corridors, whose goals are far
-away so that values are tiny. Each check compares one
-certificate of `theorems.py` with the bound that it must not exceed; the negative control must exceed it.
+away so that values are tiny. Each check compares one certificate of `theorems.py` with the bound that it must not
+exceed; the negative control must exceed it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def random_unreachable(rng: np.random.Generator, states: int) -> Process:
 
 
 def corridor(states: int) -> Process:
-    """A row of states. Two actions move one place down or up with probability 1/2, and else stay; so do the ends."""
+    """A row of states. Two actions move one place down or up with probability 1/2, and else stay; a move off an end
+    stays too."""
     here = np.arange(states)[:, None, None]
     there = np.clip(here + np.array([-1, 1])[None, :, None], 0, states - 1)
     successors = np.concatenate([there, np.broadcast_to(here, there.shape)], axis=-1)
@@ -78,7 +79,7 @@ def random_block(rng: np.random.Generator, states: int) -> BlockProcess:
 
 
 def run_checks(sizes: Sequence[int] = SIZES, *, seed: int = 0, repeats: int = 100) -> Iterator[CheckResult]:
-    """The results one by one; `repeats` small stochastic processes share the first."""
+    """The results one by one; the first is the worst of `repeats` small stochastic processes."""
     if min(sizes, default=0) < 4 or max(sizes) > LINEAR_SOLVE_LIMIT:
         raise UserError(f"theory: sizes must be 4 to {LINEAR_SOLVE_LIMIT} states; got {tuple(sizes)}")
     rng = np.random.default_rng(seed)

@@ -151,7 +151,7 @@ def _iterate(
 ) -> jax.Array:
     shares = reward == "zero_one"
     step, hit, scale = (0.0, 1.0, 1.0) if shares else (-1.0, 0.0, 1 / (1 - gamma))
-    # After n sweeps from the worst values the error is at most scale * gamma^n. Shares are wanted to the same relative
+    # After n sweeps from the worst values the error is at most scale * gamma^n. Zero-one values need the same relative
     # precision however small they are, because distances are their logarithms.
     smallest = jnp.finfo(gamma.dtype).tiny
     most = jnp.ceil(jnp.log(smallest if shares else tol) / jnp.log(gamma))
