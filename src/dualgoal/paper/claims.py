@@ -1,7 +1,7 @@
-"""What the paper says in words, as questions that a table can answer (sections 7.1, 8 and 10 of the method).
+"""What the paper claims in words, as questions that a table can answer (sections 7.1, 8 and 10 of the method).
 
-Each claim looks at means only and says holds, does not hold or not run, with the numbers it looked at. The same judges
-are applied to the paper's own numbers and to ours; ours usually cover some of the tasks, and the answer says which.
+Each claim is judged by means only. The verdict is holds, does not hold or not run, with the numbers used. The same
+judges are applied to the paper's own numbers and to ours; ours usually cover some of the tasks, which it names.
 """
 
 from collections import Counter
@@ -90,7 +90,7 @@ def of_paper() -> Means:
 
 
 def of_records(records: Iterable[Record]) -> Means:
-    """Our means, in each row of the cells that were trained for the number of steps that most of them have."""
+    """Our means. Each row has only the cells that were trained for the number of steps most common in it."""
     records = list(records)
     rows: dict[str, dict[str, dict[str, float]]] = {}
     for name in tables.TABLES:
@@ -102,7 +102,7 @@ def of_records(records: Iterable[Record]) -> Means:
 
 
 def _equally_long(cells: Mapping[str, Measured]) -> dict[str, Measured]:
-    """The largest set of cells that were trained for the same number of steps; of two such sets the longer trained."""
+    """The largest set of cells that were trained for the same number of steps; of two, the one trained longer."""
     counts = Counter(cell.steps for cell in cells.values())
     steps = max(counts, key=lambda steps: (counts[steps], steps), default=0)
     return {column: cell for column, cell in cells.items() if cell.steps == steps}

@@ -61,8 +61,8 @@ def _headings(table: Table) -> dict[str, str]:
 def assign(table: Table, records: Iterable[Record]) -> dict[tuple[str, str], Record]:
     """The record of each (task, column).
 
-    A record made for this table goes before one shared with another table; among those the longest, then the one with
-    most seeds.
+    A record made for this table takes precedence over one shared with another table; then the longest, then the one
+    with most seeds.
     """
     best: dict[tuple[str, str], tuple[tuple[bool, int, int], Record]] = {}
     for record in records:
@@ -160,7 +160,7 @@ def _equally_long(line: Line, *headings: str) -> bool:
 
 
 def _strata(common: list[Line], by: str | None) -> dict[str, list[np.ndarray]]:
-    """For each column that has all of these tasks, for as many steps as the column `by`, its scores over seeds."""
+    """The scores over seeds of each column that has all of these tasks, for as many steps as the column `by`."""
     if by is None or not common:
         return {}
     headings = [h for h in common[0].cells if all(_equally_long(line, h, by) for line in common)]
@@ -203,8 +203,8 @@ def _differences(table: Table, lines: list[Line], records: Mapping[tuple[str, st
 
 
 def _to_the_same_step(*records: Record) -> tuple[Measured, ...] | None:
-    """What runs had reached when the shortest of them ended; None if their last evaluations until then are at different
-    steps, unless all are equally long."""
+    """The numbers of these runs at the step where the shortest ended; None if their last evaluations until then are at
+    different steps, unless all are equally long."""
     until = min(record.done for record in records)
     if len({record.done for record in records}) > 1 and len({r.scores(until=until).counted() for r in records}) > 1:
         return None
@@ -223,7 +223,7 @@ def _average(table: Table, headings: Iterable[str], common: list[Line], by: str 
 
 
 def _printed_average(table: Table, common: list[Line]) -> dict[str, Number]:
-    """The paper's averages over these tasks, as printed if they are all (or none was run)."""
+    """The paper's averages over these tasks, as printed if these are all tasks (or none was run)."""
     printed = tables.paper().get(table.name, {})
     if not common or len(common) == len(table.tasks):
         return printed.get("average", {})

@@ -1,4 +1,4 @@
-"""Under which conditions the numbers of a table were made, next to the paper's: what is printed below it."""
+"""The conditions under which the numbers of a table were made, next to the paper's, as printed below it."""
 
 from collections.abc import Iterable
 

@@ -9,8 +9,8 @@ from dualgoal.paper.row_files import Record
 
 
 def markdown(records: Iterable[Record]) -> str:
-    """A line per row file, in minutes. The sum has data that several rows share once, and again where another time was
-    recorded for the same hash: then it was made again."""
+    """A line per row file, in minutes. The sum counts data that several rows share once. If another time was recorded
+    for the same hash, the data were made again and count again."""
     records = sorted(records, key=lambda r: (list(tables.TABLES).index(r.table), r.task, r.column, r.steps))
     lines = ["| row | steps x seeds | GPU | evaluation, CPU | data, CPU |", "| --- | ---: | ---: | ---: | ---: |"]
     for record in records:

@@ -61,7 +61,7 @@ def _read(path: Path) -> list[_Timing] | None:
     try:
         parse = lambda value, where: jsons.typed_file(value, _Timing, where)
         return jsons.read_rows(path / directory.TIMING, parse)
-    except UserError:  # a cost is a courtesy: damaged timing must not hide a result
+    except UserError:  # costs are optional: damaged timing must not hide a result
         return None
 
 

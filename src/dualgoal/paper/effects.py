@@ -1,7 +1,7 @@
 """Dual minus Orig on every task that we ran, ours and the paper's side by side: as data, and as one figure.
 
-Both intervals are Welch's at 95 %: with two seeds they are as wide as two seeds deserve. The paper prints means and
-standard deviations over seeds, which is all that Welch's interval needs.
+Both intervals are Welch's at 95 %: with two seeds they are accordingly wide. The paper prints means and standard
+deviations over seeds, which is all that Welch's interval needs.
 """
 
 from collections.abc import Iterable

@@ -37,7 +37,7 @@ class Source:
 class Protocol:
     """How the numbers were made. A field that its source does not state is None."""
 
-    # What the policy is told: all of the goal state, a part of it such as a position, or a picture.
+    # What the policy reads of a goal: the whole goal state, a part of it such as a position, or a picture.
     goals: Literal["state", "oracle", "image"]
     tasks: Literal["goal-conditioned", "single-task"] = "goal-conditioned"  # one policy for all goals, or one for each
     tuned: Literal["one setting", "per family", "per task"] | None = None
@@ -50,7 +50,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Row:
-    """A number for one task, in percent; what is given here goes before the protocol of the file."""
+    """A number for one task, in percent; what is given here overrides the protocol of the file."""
 
     task: str
     mean: float
@@ -74,7 +74,7 @@ class Method:
 
 
 def load(path: Path) -> Method:
-    """Read and check one file; whatever is wrong is one line that names the file and the field."""
+    """Read and check one file; an error is one line that names the file and the field."""
     cure = "see docs/reproduce.md"
     found = jsons.read_as(Method, Path(path), cure, follow=True, make=jsons.strictly)
     if found.format != FORMAT:
@@ -97,7 +97,7 @@ def _check(row: Row, where: str) -> None:
 
 
 def load_all(folder: Path, say: Callable[[str], None] = print) -> list[Method]:
-    """Every file of a results folder, in the order of their names; an unreadable one is named and left out."""
+    """Every file of a results folder, in the order of their names; an unreadable one is reported and left out."""
     return jsons.readable(sorted((Path(folder) / FOLDER).glob("*.json")), load, say)
 
 
@@ -136,7 +136,7 @@ def average(method: Method) -> float | None:
 
 def markdown(methods: Sequence[Method], ours: Mapping[str, Mapping[str, str]]) -> str:
     """Tasks by methods: first our columns (heading: task: text), then theirs, with a letter per difference. The average
-    of the paper's state tasks is shown of those that have all of them; our columns have it as a task AVERAGE."""
+    over the paper's state tasks is shown for methods that have all of them; in our columns it is the task AVERAGE."""
     letters: dict[str, str] = {}  # by difference: a to z, then aa, bb, ...
     letter = lambda n: string.ascii_lowercase[n % 26] * (1 + n // 26)
     cells: dict[str, dict[str, str]] = {task: {} for task in TASKS}

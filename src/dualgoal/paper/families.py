@@ -34,7 +34,7 @@ def _train(run: Run, out: Path, **options: Any) -> None:
 def _train_lights_out(
     run: Run, out: Path, *, data_path: Any, workers: Any, background: Any = None, **options: Any
 ) -> None:
-    """The data are made and the policy is evaluated in this process, so these three mean nothing."""
+    """The data are made and the policy is evaluated in this process, so the three named options are ignored."""
     lightsout.train(run, out, **options)
 
 

@@ -43,7 +43,7 @@ class Curve:
 
 def learning_curve(steps: Sequence[int], scores: np.ndarray) -> Curve:
     """The mean over seeds of (seeds, steps) scores, with a 95 % bootstrap interval over seeds, which shows how far the
-    seeds are apart; Student's, of a few seeds, would cover the picture.
+    seeds are apart. Student's interval of a few seeds would fill the whole figure.
 
     NaN marks evaluations that a seed lacks; steps that no seed has are left out.
     """
@@ -232,4 +232,4 @@ def picture(
     drawn = chart_svg(
         list(enumerate(curves.values())), name=title, y_label=y_label, y_range=y_range, title=title, labels=list(curves)
     )
-    return Picture(drawn[drawn.index("<svg") :])  # without what belongs to a file of its own
+    return Picture(drawn[drawn.index("<svg") :])  # without the header of a separate file

@@ -30,7 +30,7 @@ from dualgoal.runs.rows import LAST, EvalRow
 
 LOG = "events.log"
 LATER = "give this command again when it is done"
-LOOK_SECONDS = 2.0  # between two looks at runs that others train
+LOOK_SECONDS = 2.0  # between two checks of runs that other processes train
 
 Train = Callable[..., Any]
 
@@ -108,12 +108,12 @@ def is_finished(path: Path, planned: PlannedRun) -> bool:
             return max(directory.steps(path), default=0) >= planned.config["steps"]
         goals = directory.read(path).facts.goals
         if not goals:
-            return False  # nobody knows of how many goals an evaluation consists
+            return False  # the number of goals of an evaluation is unknown
         last = [planned.config["steps"]]
         missing = rows.missing(directory.evaluations(path), steps=last, seeds=planned.seeds, goals=goals)
         return not missing and not (planned.noise and _steps_without_noise(path, planned))
     except UserError:
-        return False  # resuming the run says what is wrong with it
+        return False  # resuming the run will report the error
 
 
 def _steps_without_noise(path: Path, planned: PlannedRun) -> list[int]:
@@ -209,12 +209,12 @@ def _carry_out(jobs: Sequence[Job], out: Path, execution: Execution, say: Say) -
             todo = [job for job in left if not is_finished(job.out, job.planned)]
             for job in left:
                 say(f"{number[job.out]}: {'left unfinished' if job in todo else 'finished'}, in {job.out}")
-    still = {path: why for path, why in elsewhere.items() if not is_finished(path, plans[path])}  # by now
+    still = {path: why for path, why in elsewhere.items() if not is_finished(path, plans[path])}  # checked again
     return Undone(failed, [f"{plans[path].name}: {why}; {LATER}" for path, why in still.items()])
 
 
 def _left_by_others(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
-    """Wait until some of these runs are trained by nobody any more; these, and the rest."""
+    """Wait until some of these runs are no longer being trained; return those, and the rest."""
     while True:
         left = [job for job in jobs if owner.at_work(job.out) is None]
         if left or not jobs:
@@ -223,14 +223,14 @@ def _left_by_others(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
 
 
 def prepares_data(todo: Sequence[Job], execution: Execution) -> bool:
-    """Whether the data of the next task are found while a run trains: nobody has named them, and training leaves cores
-    to spare, which it does on an accelerator alone."""
+    """Whether the data of the next task are prepared while a run trains: only if no data were specified, and training
+    leaves cores idle, which it does on an accelerator only."""
     several = len({job.planned.task for job in todo}) > 1
     return several and execution.on == "here" and execution.data is None and machine.devices()[0].platform != "cpu"
 
 
 def _with_data_ahead(items: Sequence[Item], todo: Sequence[Job], prepare: Callable[[str], None]) -> list[Item]:
-    """Each run lets the data of the next task be prepared before it trains. Lights Out has no files of data."""
+    """The items; each run first starts preparing the data of the next task. Lights Out has no files of data."""
     tasks = [job.planned.task for job in todo]
 
     def preparing(item: Item, task: str) -> Item:
@@ -251,7 +251,7 @@ def _with_data_ahead(items: Sequence[Item], todo: Sequence[Job], prepare: Callab
 def _item(job: Job, name: str, execution: Execution) -> Item:
     if execution.on == "here":
         return Item(name, job.out, functools.partial(_do, job, execution))
-    # Another process has another current folder, shows nothing, and may have to wait for one that was cut off.
+    # In another process: absolute paths, no display, and perhaps a wait for a process that was interrupted.
     data = None if execution.data is None else Path(execution.data).absolute()
     there = replace(execution, data=data, quiet=True)
     return Item(
@@ -260,7 +260,7 @@ def _item(job: Job, name: str, execution: Execution) -> Item:
 
 
 def _with_log(out: Path, say: Say) -> Say:
-    """Also write what is said to OUT/events.log, with the time."""
+    """A `say` that also writes each message to OUT/events.log, with the time."""
     log = make_folder(out) / LOG
 
     def both(text: str) -> None:
@@ -302,8 +302,8 @@ def _evaluate_noisy(job: Job, workers: int | None) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of a plan: one table, the files that hold it, which runs failed or were left out, and why, and
-    which ones another process is training."""
+    """The result of a plan: one table, the files that hold it, which runs failed or were left out, and why, and which
+    ones another process is training."""
 
     table: str
     values: dict[str, Any]  # the same as plain values
@@ -330,7 +330,7 @@ def write_outcome(
 ) -> Outcome:
     """Write a table as text, JSON and perhaps LaTeX, to files that differ in their endings."""
     make_folder(stem.parent)
-    failed = tuple(dict.fromkeys(undone.failed))  # reading a run may fail as training it did
+    failed = tuple(dict.fromkeys(undone.failed))  # reading a run may fail with the same error as training it
     outcome = Outcome(table, values, (), failed, tuple(undone.elsewhere))
     forms = {".txt": table, ".tex": latex, ".json": outcome.json}
     written = {stem.with_name(stem.name + ending): text for ending, text in forms.items() if text is not None}

@@ -36,7 +36,7 @@ class Experiment:
     # Options that the paper leaves open are A1 to A4, A9 and A10 of the method.
 
     size: str = "4x5"
-    """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6; others have no goals to evaluate, but up to 12 buttons all pairs."""
+    """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6; others have no goals to evaluate, but with up to 12 buttons all pairs."""
     rep: RepName = "ideal"
     """orig: bits. ideal: exact distances for states and goals (the paper), ideal_goals: for goals. Others: learned."""
     seeds: Seeds = (0, 1, 2, 3)
@@ -76,7 +76,7 @@ class Experiment:
     trained_by: Literal["rep", "all"] = "rep"
     """What trains a learned representation. rep: its own loss alone. all: DQN's loss too."""
     hard_goals: Share = 0.0
-    """Learned: share of goals in its own loss that are exchanged for the one of the batch that it believes nearest."""
+    """Learned: share of goals in its own loss replaced by the goal of the batch at the least learned distance."""
     anchor_seed: FromZero = 0
     """Seed of the 64 boards from which distances are measured."""
 
@@ -104,7 +104,7 @@ class Experiment:
         view = self._view()
         has_goals = str(view.puzzle) in lightsout_puzzle.TASKS
         if not has_goals and view.puzzle.buttons > lightsout_puzzle.PAIRS_LIMIT:
-            lightsout_puzzle.task_boards(view.puzzle)  # says what there is; a small board is tried on all its pairs
+            lightsout_puzzle.task_boards(view.puzzle)  # raises, listing boards; a small board is tried on all pairs
         values: dict[str, Any] = {
             "task": view.task,
             "rep": learned if learns else {"name": "orig"},

@@ -90,7 +90,7 @@ def play(
 
 def all_pairs(path: str | Path, seed: int, without: int | None = None) -> float:
     """The share of all (start, goal) pairs of a small board that a trained run solves within n presses, where the light
-    `without` need not be right."""
+    `without` may differ from the goal's."""
     loaded = policy.load(path, seed)
     view = View.parse(loaded.run.task)
     every = _every_board(path, view.puzzle)
@@ -102,7 +102,7 @@ def all_pairs(path: str | Path, seed: int, without: int | None = None) -> float:
 
 
 def one_light_apart(path: str | Path, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """How far apart boards are that differ in one light, for each light: (n,) learned, a mean over all boards, and (n,)
+    """The distance of boards that differ in one light, for each light: (n,) learned, a mean over all boards, and (n,)
     exact. A network that ignores a light has learned 0."""
     loaded = policy.load(path, seed)
     view = View.parse(loaded.run.task)
@@ -116,7 +116,7 @@ def one_light_apart(path: str | Path, seed: int) -> tuple[np.ndarray, np.ndarray
 
 def learned_distance(path: str | Path, seed: int) -> tuple[float, float]:
     """How well the distance that a run has learned agrees with the exact one over all pairs of a small board: its rank
-    correlation, and the share of pairs that are solved within n presses by always going where it is least."""
+    correlation, and the share of pairs solved within n presses by always moving to where it is least."""
     loaded = policy.load(path, seed)
     view = View.parse(loaded.run.task)
     puzzle, every = view.puzzle, _every_board(path, view.puzzle)
@@ -141,8 +141,8 @@ def require_pairs(path: str | Path, puzzle: lightsout_puzzle.Puzzle) -> None:
 
 
 def summary(path: str | Path, *, pairs: bool = False) -> str:
-    """The last evaluation of each seed in words and, with `pairs`, the share of all pairs of boards that it solves, how
-    far apart it believes boards to be that differ in one light, and how good its distances are altogether."""
+    """The last evaluation of each seed in words and, with `pairs`, the share of all pairs of boards that it solves, the
+    learned distances of boards that differ in one light, and how good its distances are over all pairs."""
     loaded = policy.load(path)
     rows = [row for row in directory.evaluations(path) if row.step == loaded.step]
     lines = []

@@ -123,8 +123,8 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
 
 
 def _otherwise(first: directory.Recorded, other: directory.Recorded, later: Conditions | None) -> tuple[str, ...]:
-    """What differs in how two runs were evaluated: during training, or `later` under the same conditions, which may
-    name one list for other goals."""
+    """What differs in how two runs were evaluated: during training, or `later` under the same conditions, where one
+    name may stand for different goals."""
     changed = config.differences(first.run, other.run) if later is None else []
     named = lambda names: [text for text in changed if text.startswith(tuple(f"{name}: " for name in names))]
     found, alike = named(FIELDS), first.facts.goal_list == other.facts.goal_list  # a copy of a file has another name
@@ -143,7 +143,7 @@ def _during_training(sides: Sequence[Side]) -> str:
 
 
 def _evaluations(path: Path, run: config.Run) -> dict[tuple[int, Conditions], list[EvalRow]]:
-    """By conditions that mean the same for all runs: with the name of the run's own environment too, if it has one."""
+    """Rows by step and conditions, completed by what the run itself sets, so that they mean the same for all runs."""
     found, problem = measured.read(path)
     if problem is not None:
         raise UserError(f"{problem}; remove what is damaged, or the file, and evaluate again")
@@ -153,7 +153,7 @@ def _evaluations(path: Path, run: config.Run) -> dict[tuple[int, Conditions], li
 
 
 def _own(run: config.Run) -> dict[str, Any]:
-    """What conditions do not name where it is the run's own."""
+    """The settings that conditions leave out where they are the run's own."""
     own = {name: getattr(run, name) for name in ("env", *CRITERIA)}
     return own | {"eval_goals": environment.goals_name(run.eval_goals)}
 
@@ -177,7 +177,7 @@ def _newest(path: Path, recorded: directory.Recorded, until: int | None) -> Cond
 
 
 def _command(path: Path, recorded: directory.Recorded) -> str:
-    """What evaluates a run, in an environment that the user has to name if the run names none."""
+    """The command that evaluates a run; the user has to name an environment if the run names none."""
     return f"dualgoal eval {path}{'' if environment.is_named(recorded.run, recorded.facts) else ' --env ENV'}"
 
 

@@ -31,7 +31,7 @@ from dualgoal.paper.row_files import Record
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import directory, overview
 
-# What a run may change and still fill a cell of a table; what matters of it is printed with the number.
+# Settings that a run may change and still fill a cell of a table; those that matter are printed with the number.
 MAY_DIFFER = ("seeds", "steps", "episodes", "eval_every", "save_every", "log_every", "precision", "deterministic")
 
 TEXT_LIMIT = 1 << 20  # bytes of one of its paragraphs
@@ -92,9 +92,9 @@ def collect(
     """Write a row file for every run in a folder, or in several, that fills a cell of a table, finished or not, of any
     length and with any seeds; returns the row files of these cells.
 
-    A run that fills none, or cannot be read, is named and left out. Of several runs of one cell and length, and the row
-    file that is there, the one with the largest `_extent` is kept and the others are named. With `shared_device`, each
-    run is charged its part of the time in which several of them used one device.
+    A run that fills none, or cannot be read, is reported and left out. Of several runs of one cell and length, and the
+    row file that is there, the one with the largest `_extent` is kept and the others are reported. With
+    `shared_device`, each run is charged its part of the time in which several of them used one device.
     """
     kept: dict[Path, Record] = {}  # by the row file
     paths = _find([runs] if isinstance(runs, str | Path) else runs)
@@ -149,8 +149,9 @@ def _better(first: Record, second: Record, say: Callable[[str], None]) -> Record
 
 
 def _may_replace(target: Path, record: Record, say: Callable[[str], None]) -> bool:
-    """Whether a collected run is to be written over the row file that is there. One that cannot be read may go, and so
-    may one of equal extent, which is older; what is left out is named, unless it is an earlier state of this run."""
+    """Whether a collected run is to be written over the row file that is there. An unreadable row file is replaced, and
+    so is one of equal extent, which is older. What is left out is reported, unless it is an earlier state of this
+    run."""
     try:
         there = row_files.load(target) if target.exists() else None
     except UserError:

@@ -120,7 +120,7 @@ def load(path: Path) -> Record:
 
 
 def load_all(folder: Path, say: Callable[[str], None] = print) -> list[Record]:
-    """Every row file in a results folder, in the order of their names; an unreadable one is named and left out."""
+    """Every row file in a results folder, in the order of their names; an unreadable one is reported and left out."""
     paths = [path for path in sorted(Path(folder).glob("*/*.json")) if path.parent.name != elsewhere.FOLDER]
     return jsons.readable(paths, load, say)
 

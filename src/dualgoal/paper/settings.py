@@ -106,7 +106,7 @@ def for_task(
 
 def own(task: str, rep: str, algo: str, has_env: bool = False, **overrides: Any) -> config.Run:
     """A run on the user's own data, with the library's defaults; evaluated if the user has an environment for it
-    (`has_env`) or the task's name is one of ours. A maze of one's own is trained like OGBench's medium one."""
+    (`has_env`) or the task's name is one of ours. A user's own maze is trained like OGBench's medium one."""
     from dualgoal.envs.registry import exists
 
     if tasks.may_be_own(task) and not has_env and not exists(task):
@@ -118,7 +118,7 @@ def own(task: str, rep: str, algo: str, has_env: bool = False, **overrides: Any)
 
 
 def _whole(steps: Any) -> int:
-    """The number of steps, for what is derived from it. It may be anything that a file says."""
+    """The number of steps, for settings derived from it; raise unless it is whole, as a file may hold any value."""
     whole = isinstance(steps, int | float) and not isinstance(steps, bool) and steps == steps // 1
     if not whole:
         raise errors.UserError(f"steps is {steps!r}; expected a whole number")
@@ -126,15 +126,15 @@ def _whole(steps: Any) -> int:
 
 
 def _shared(line: tasks.Task) -> dict[str, Any]:
-    """Section 6.1: what only depends on whether observations are images."""
+    """Section 6.1: the settings that depend only on whether observations are images."""
     if line.pixels:
         return {"steps": 500_000, "batch_size": 256, "episodes": 15, "augment": 0.5, "lr": 3e-4, "tau": 0.005}
     return {"steps": 1_000_000, "batch_size": 1024, "episodes": 50, "augment": 0.0, "lr": 3e-4, "tau": 0.005}
 
 
 def _discount_and_parts(line: TaskSettings, rep: str, algo: str, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Section 6.2: what a task's hyperparameters mean for this pair, whose parts, and the parts that these hold, say
-    which of them are theirs."""
+    """Section 6.2: the task's hyperparameters for this pair. Its parts, and the parts that these hold, declare in
+    `set_per_task` which of them they use."""
     chosen = config.flat(overrides)
     parts = [
         *dotted.parts_in(registry.part("rep", rep), chosen, "rep."),

@@ -126,15 +126,15 @@ def student_interval(scores: Sequence[float]) -> Interval | None:
 
 
 def success_interval(scores: np.ndarray) -> Interval | None:
-    """The same for success in percent, which has an end at 0 and at 100. A bootstrap of two seeds would only find these
-    two numbers again and call them a 95 % interval. None also for seeds that agree: they show no spread."""
+    """The same for success in percent, limited to 0 and 100. A bootstrap of two seeds would only find these two numbers
+    again and call them a 95 % interval. None also for seeds that agree: they show no spread."""
     found = student_interval(scores.tolist())
     return (max(found[0], 0.0), min(found[1], 100.0)) if found and found[0] < found[1] else None
 
 
 def welch_interval(x: np.ndarray, y: np.ndarray) -> Interval:
-    """Welch's interval of the difference of two means. Of normal values it holds the difference about as often as it
-    says, with two seeds a side too: there in 94 to 98 of 100 cases."""
+    """Welch's interval of the difference of two means. For normal values its coverage is about the nominal one, even
+    with two seeds on each side: then 94 to 98 of 100 intervals hold the true difference."""
     return welch_of_summaries((x.mean(), x.std(), len(x)), (y.mean(), y.std(), len(y)))
 
 
@@ -142,7 +142,8 @@ Summary = tuple[float, float, int]  # mean, population standard deviation, numbe
 
 
 def welch_of_summaries(x: Summary, y: Summary) -> Interval:
-    """The same from what a paper prints. Read as population values, its standard deviations give the wider interval."""
+    """The same from numbers that a paper prints. Its standard deviations, read as population values, give the wider
+    interval."""
     gap = float(x[0] - y[0])
     squares = [std**2 / (count - 1) for _, std, count in (x, y)]  # squared standard errors of the two means
     error = math.sqrt(sum(squares))

@@ -1,5 +1,5 @@
 """A sweep: any grid of runs from a TOML file (docs/cluster.md), carried out as the paper's tables are, with one table
-at the end. An option that a representation or an algorithm does not have makes no further runs of it."""
+at the end. An option that a representation or an algorithm does not have adds no runs of it."""
 
 import dataclasses
 import itertools
@@ -37,7 +37,7 @@ class Sweep:
 
 
 def read(path: str | Path) -> Sweep:
-    """A sweep from a file; whatever is wrong with it is one line."""
+    """A sweep from a file; an error in it is one line."""
     path = Path(path)
     content = read_toml(path, "the lists of a sweep (see docs/cluster.md)")
     for name in content:
@@ -82,7 +82,7 @@ def expand(sweep: Sweep, source: str = "sweep") -> list[PlannedRun]:
             known = _options(rep, algo, chosen)
             unused -= known
             given = {name: value for name, value in chosen.items() if name in known}
-            # As training records it, wherever that will be.
+            # In the form in which training records it, in whatever folder it starts.
             run = continuing.absolute(_configure(task, rep, algo, given | {"seeds": sweep.seeds}))
             varied = [f"{name}={_brief(given[name])}" for name in sweep.grid if name in given]
             label = " ".join([f"{rep}+{algo}", *varied])
@@ -102,8 +102,8 @@ def _configure(task: str, rep: str, algo: str, options: dict[str, Any]) -> Run:
 
 
 def _options(rep: str, algo: str, chosen: Mapping[str, Any]) -> set[str]:
-    """What can be set for a pair: fields of a run, and behind dots options of its parts and of what these hold, among
-    the `chosen` ones perhaps other parts."""
+    """The names of all options of a pair: fields of a run, and dotted ones of its parts and of the parts that these
+    hold, which may be among the `chosen` values."""
     parts = {"rep": registry.part("rep", rep), "algo": registry.part("algo", algo)}
     given = config.flat(chosen)
     own = {name for kind, part in parts.items() for name in dotted.option_names(part, given, f"{kind}.")}
@@ -125,8 +125,8 @@ def plan(path: str | Path, out: str | Path = "runs", *, data: str | Path | None 
 
 @dataclass(frozen=True)
 class SweepLine:
-    """A run in the final table. Success is in percent; the interval is over seeds, None of one seed, of seeds that
-    agree and of a run that is not finished."""
+    """A run in the final table. Success is in percent; the interval is over seeds, and None for one seed, for seeds
+    that agree and for a run that is not finished."""
 
     task: str
     label: str

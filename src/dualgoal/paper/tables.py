@@ -1,6 +1,6 @@
 """The paper's tables and figures as data, and their expansion into runs (sections 6, 7.1 and 10 of the method). The
-tables `beyond`, `state_aware` and `beyond_images` are not the paper's: they have parts that the paper does not (section
-14).
+tables `beyond`, `state_aware` and `beyond_images` are not the paper's: they contain parts that it does not have
+(section 14).
 
 A table is a list of tasks and a list of columns; a column is a representation, an algorithm and what it changes in the
 preset. Cells of different tables that have the same configuration are filled by one run: fusion/early is
@@ -167,7 +167,7 @@ class PlannedRun:
 
     @property
     def run(self) -> Run:
-        """Made anew from its plain form, which any process can be sent, also if its parts are from a script."""
+        """The run, rebuilt from its plain form, which any process can receive, even if its parts are from a script."""
         return config.from_dict(self.config)
 
     def to_dict(self) -> dict[str, Any]:
@@ -183,9 +183,8 @@ def expand(
     steps: int | None = None,
     **overrides: Any,
 ) -> list[PlannedRun]:
-    """The runs of a table, task by task; `tasks`, `reps`, `seeds` and `steps` take a part of it.
-
-    A word of `reps` that is the name of a column means that column, another one all columns of a representation.
+    """The runs of a table, task by task; `tasks`, `reps`, `seeds` and `steps` select a part of it. An entry of `reps`
+    is a column's name, or else a representation, which stands for all of its columns.
     """
     table = get(name)
     chosen_tasks = table.tasks if tasks is None else _choose("task", table.known_tasks, tasks)

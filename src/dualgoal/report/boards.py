@@ -2,7 +2,7 @@
 
 Every board and every way to solve it would be too many to store, so a page holds the network itself and its script
 computes what the policy does: the same numbers that the run would give, from any board to each evaluation goal. Goals
-are stored as the network reads them, so any representation can play that does not look at the state.
+are stored as the network reads them, so any representation that does not look at the state can play.
 """
 
 import base64

@@ -14,7 +14,7 @@ from dualgoal.paper import figures
 from dualgoal.paper.figures import Curve
 from dualgoal.report.html import Markup, tag
 
-# What Matplotlib draws in these colours takes those of the page, which has others in the dark.
+# Matplotlib's colours are replaced by variables of the page, which have other values in dark mode.
 CSS_COLOURS = {colour: f"var(--c{i})" for i, colour in enumerate(figures.PALETTE)}
 CSS_COLOURS |= {figures.INK: "var(--quiet)", figures.GRID: "var(--line)"}
 

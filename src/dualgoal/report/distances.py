@@ -30,7 +30,7 @@ PLACED = {
     "maze": "",
     "goals": " States are placed by the two coordinates of the goal that they attain.",
     "embedding": " States are placed by their distances to the goals (principal components).",
-}  # what is said about each kind of table
+}  # the sentence for each kind of table
 FILE = "distances.json"
 STATES, GOALS = 400, 60
 PIXEL_STATES, PIXEL_GOALS = 160, 24
@@ -174,7 +174,7 @@ def _pictures(policy: Any, sampled: Sampled, chosen: np.ndarray) -> Values:
 
 
 def sentence(table: ExplorerTable, task: str, label: str) -> str | None:
-    """The numbers of a table in words; None where nothing is known to compare with."""
+    """The numbers of a table in words; None where there is nothing to compare with."""
     if table.correlation is None:
         return None
     words = f"On {task}, the distances that {label} learned have a rank correlation of {table.correlation:.2f} with "

@@ -35,7 +35,7 @@ class Explorer {
     this.choose(this.walks ? this.longest() : 0);
   }
 
-  // The goal to begin with: of those that the policy reaches from the first start, the farthest.
+  // The goal to begin with: the farthest of those that the policy reaches from the first start.
   longest() {
     const { paths, exact, starts } = this.table;
     const far = paths.map((row, goal) => (row[0][0] < 0 ? -1 : exact ? exact[goal][starts[0]] ?? 0 : row[0][0]));

@@ -53,7 +53,7 @@ def write_report(
 
     The distance explorer takes its states from `data_path`, by default from the dataset that a run names.
     `command` is what made the page if that was not `dualgoal report`; `notes` are further sentences for its top. What
-    had to be left out is said at the top of the page and on the standard error.
+    had to be left out is reported at the top of the page and on the standard error.
     """
     if not runs:
         raise UserError("no run to report on; give one or more run directories")
@@ -117,7 +117,7 @@ def _shown(paths: Sequence[Path], problems: list[str]) -> list[Shown]:
 
 
 def sentences(paths: Sequence[Path]) -> list[str]:
-    """What came out of these runs in words, as at the top of their report; of distances only those that were kept."""
+    """The results of these runs in sentences, as at the top of their report; distances only from saved tables."""
     runs = _shown(paths, [])
     return _sentences(runs, [(run, table) for run in runs if (table := distances.kept(run.view.path)) is not None])
 
@@ -128,7 +128,7 @@ def _sentences(runs: Sequence[Shown], explorers: "Sequence[Explorer]") -> list[s
 
 
 def _cells(view: RunView, problems: list[str]) -> list[tuple[tables.PlannedRun, row_files.Record]]:
-    """The paper's cells that a run fills, with its rows; none for runs of one's own."""
+    """The paper's cells that a run fills, with its rows; none for a user's own runs."""
     try:
         planned = results_page.cells_of(view.path)
         found = [(cell, jobs.read_record(view.path, cell)) for cell in planned]
@@ -142,8 +142,8 @@ Explorer = tuple[Shown, ExplorerTable]
 
 
 def _explorers(runs: Sequence[Shown], data_path: str | Path | None, problems: list[str]) -> list[Explorer]:
-    """Distance tables, of dual representations first. Only for these a missing table is a problem worth a line, unless
-    the data that were asked for cannot be used."""
+    """Distance tables, dual representations first. A missing table is reported for these only, unless the requested
+    data cannot be used or the page is full."""
     out: list[Explorer] = []
     for dual in (True, False):
         for run in (r for r in runs if r.view.part("rep").startswith("dual") == dual):

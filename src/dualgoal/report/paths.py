@@ -1,8 +1,8 @@
 """Where a trained policy walks in a maze whose states are places: paths from sampled starts to sampled goals.
 
 They are played in the task's own simulator before the page is written, so a reader who clicks on a start and a goal
-sees what the policy did. A state of a point maze is its position, so one simulator serves all episodes in turn: it is
-put where an episode stands before each of its steps.
+sees what the policy did. A state of a point maze is its position, so one simulator serves all episodes in turn: before
+each step of an episode it is set to that episode's state.
 """
 
 from typing import Any

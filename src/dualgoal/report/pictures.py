@@ -27,7 +27,7 @@ START = base64.b64encode(b"\xff\xd8\xff").decode()  # of every JPEG file
 
 @dataclass(frozen=True)
 class Pictures:
-    """One JPEG file with pictures of some states, row by row; a file of a run directory may hold anything instead."""
+    """One JPEG file with pictures of some states, row by row; checked, as the file of a run may hold anything."""
 
     states: tuple[int, ...]
     columns: int

@@ -270,8 +270,8 @@ def _value(column: dict[str, Any], name: str) -> str:
 
 
 def films(runs: Sequence[Shown], problems: list[str]) -> Markup | None:
-    """The last films of each run under each conditions, which their names end with, as part of the page; those that
-    would make it too large are named in `problems`."""
+    """The last films of each run under each set of conditions, with which their names end, as part of the page; those
+    that would make it too large are named in `problems`."""
     figures, left = [], FILM_LIMIT
     for run in runs:
         parts = {path: FILM.fullmatch(path.stem) for path in run.view.videos()}
