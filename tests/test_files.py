@@ -58,7 +58,9 @@ def test_a_lock_is_held_by_one_and_awaited_by_others(tmp_path, capsys):
         with files.locked(path, wait=True):
             order.append("second")
 
+    assert not files.is_held(path) and os.listdir(tmp_path) == []
     with files.locked(path):
+        assert files.is_held(path)
         with pytest.raises(UserError, match=f"in use by process {os.getpid()}"):
             files.locked(path)
         waiting = threading.Thread(target=wait)

@@ -1,11 +1,13 @@
 """`dualgoal runs`: states, rates, time left and success of many runs, read from their directories alone."""
 
 import json
+import platform
 import time
 from dataclasses import asdict
 
 import pytest
 
+from dualgoal import files
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
 from dualgoal.paper import jobs, settings
@@ -72,6 +74,18 @@ def test_a_sign_of_life_from_the_future_is_none(tmp_path):
     found = overview.look(make(tmp_path / "ahead", until=0, time=time.time() + 7230))
     assert found.state == "lost" and found.why.startswith("its last sign of life is 2:00:")
     assert found.why.endswith(" ahead of this machine's clock")
+
+
+def test_a_run_whose_process_was_killed_here_is_lost_at_once(tmp_path):
+    here = make(tmp_path / "here", until=0, host=platform.node(), pid=7)
+    (here / owner.LOCK).write_text("process 7")  # as kill -9 leaves it: nobody holds it
+    before = sorted(tmp_path.rglob("*"))
+    found = overview.look(here)
+    assert (found.state, found.why) == ("lost", "process 7 has ended without saying so")
+    with files.locked(here / owner.LOCK):
+        assert overview.look(here).state == "running"
+    assert overview.look(make(tmp_path / "there", until=0, host="elsewhere", pid=7)).state == "running"
+    assert set(before) - set(tmp_path.rglob("*")) == {here / owner.LOCK}  # the lock that this test held; no other file
 
 
 def test_sorting(folder):

@@ -276,6 +276,19 @@ def locked(path: Path, *, wait: bool = False) -> Lock:
     return held
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process of this machine seems to hold the lock file `path`. Nothing is written, so that a reader may
+    ask who may not write there."""
+    try:
+        with open_plain(path, "rb", buffering=0) as file:
+            _lock_file(file, shared=True)
+    except FileNotFoundError:
+        return False
+    except OSError:  # held, or nobody can tell
+        return True
+    return False
+
+
 def remove_free_lock(path: Path) -> None:
     """Remove the lock file that a killed process has left; one that is held stays."""
     if path.exists():
@@ -316,7 +329,7 @@ def _has_name(path: Path, file: IO[bytes]) -> bool:
         return False
 
 
-def _lock_file(file: IO[bytes]) -> None:
+def _lock_file(file: IO[bytes], shared: bool = False) -> None:
     if sys.platform == "win32":
         import msvcrt
 
@@ -324,7 +337,7 @@ def _lock_file(file: IO[bytes]) -> None:
     else:
         import fcntl
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class RunLine:
     """One run."""
 
     path: str
-    state: str  # one of STATES; lost: it says that it is running, but has given no sign of life
+    state: str  # one of STATES; lost: it says that it is running, but its process is gone or silent
     task: str
     run: str  # representation and algorithm
     seeds: int
@@ -72,7 +72,7 @@ def look(path: Path) -> RunLine:
     seeds = [seed for seed in given if isinstance(seed, int)] if isinstance(given, list) else []
     success_step, success = _last_success(found, goals, seeds)
     step = max([0, *saved[-1:], *([status.step] if status else []), *([success_step] if success_step else [])])
-    state = _state(status, _is_complete(run, saved, found, goals, seeds))
+    state = _state(path, status, _is_complete(run, saved, found, goals, seeds))
     going = state == "running" and rate and steps > step
     return RunLine(
         path=str(path),
@@ -92,9 +92,9 @@ def look(path: Path) -> RunLine:
     )
 
 
-def _state(status: owner.Status | None, complete: bool) -> str:
+def _state(path: Path, status: owner.Status | None, complete: bool) -> str:
     if status is not None and status.state == "running":
-        return "running" if owner.seems_alive(status) else "lost"
+        return "running" if owner.at_work(path) else "lost"
     if complete:
         return "finished"
     if status is not None and status.state in ("failed", "interrupted"):
@@ -109,7 +109,8 @@ def _why(state: str, status: owner.Status | None) -> str:
         since = time.time() - status.time
         if since < 0:
             return f"its last sign of life is {_duration(-since)} ahead of this machine's clock"
-        return f"no sign of life for {_duration(since)}"
+        silent = f"no sign of life for {_duration(since)}"
+        return f"process {status.pid} has ended without saying so" if owner.seems_alive(status) else silent
     return status.why or status.busy
 
 

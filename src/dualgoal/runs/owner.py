@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from dualgoal import jsons
 from dualgoal.errors import Busy, UserError
-from dualgoal.files import InUse, Lock, locked, remove_leftovers, write_atomic
+from dualgoal.files import InUse, Lock, is_held, locked, remove_leftovers, write_atomic
 
 OWNER = "owner.json"
 STATUS = "status.json"
@@ -105,11 +105,8 @@ def at_work(path: Path) -> Status | None:
     status = read_status(path)
     if status is None or not seems_alive(status):
         return None
-    if status.host == platform.node():
-        with contextlib.suppress(UserError):
-            locked(path / LOCK).close()
-            return None
-    return status
+    gone = status.host == platform.node() and not is_held(path / LOCK)
+    return None if gone else status
 
 
 def heartbeat_seconds() -> float:
