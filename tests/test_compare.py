@@ -188,6 +188,7 @@ def test_a_run_that_is_not_finished_is_shown_but_not_compared():
     line = next(line for line in filled.lines if line.name == "scene-play-v0")
     assert [name for name, found in line.cells.items() if found.highlight] == ["dual"] and not line.unequal_steps
     assert {*filled.improvement} == {"orig"} and {*filled.aggregates} == {"orig", "dual"}
+    assert [name for name, found in line.cells.items() if found.paper_in_interval is not None] == ["orig", "dual"]
     shown = formats.markdown(filled)
     assert ", 400 of 1k x 2" in shown and "- scene-play-v0: TRA not finished, and not compared" in shown
 

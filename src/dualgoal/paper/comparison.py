@@ -114,7 +114,7 @@ def _line(table: Table, task: str, measured: Mapping[str, Measured | None]) -> L
 
 
 def _cell(measured: Measured | None, paper: Number | None) -> Cell:
-    if not paper or not measured or not measured.interval:
+    if not paper or not measured or not measured.interval or not measured.finished:
         return Cell(measured, paper)
     low, high = measured.interval
     return Cell(measured, paper, paper_in_interval=low - 0.5 <= paper[0] <= high + 0.5)  # printed as whole percents

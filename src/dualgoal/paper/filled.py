@@ -40,7 +40,7 @@ class Cell:
     paper: Number | None
     highlight: bool = False
     paper_highlight: bool = False
-    paper_in_interval: bool | None = None  # None without an interval of ours or a number of the paper's
+    paper_in_interval: bool | None = None  # None without an interval of a finished run or a number of the paper's
 
 
 @dataclass(frozen=True)
