@@ -284,6 +284,10 @@ def test_the_shell_completes():
     assert offered("dualgoal", "tr") == ["train"] and offered("dualgoal", "data", "g") == ["generate"]
     assert "--rep.aggregation" in offered("dualgoal", "train", "x", "--rep.a")
     assert "hiql" in offered("dualgoal", "train", "x", "--algo", "") and TASK in offered("dualgoal", "train", "point")
+    assert "hiql" not in offered("dualgoal", "lightsout", "--rep", ""), "each command has words of its own"
+    assert offered("dualgoal", "lightsout", "--rep", "id") == ["ideal", "ideal_goals"]
+    assert offered("dualgoal", "train", "x", "--rep.learner", "") == ["iql", "ivl"]
+    assert offered("dualgoal", "joins", "--joins", "ear") == ["early"]
     assert offered("dualgoal", "data", "import", "x", "--goal-d") == ["--goal-dims"]
     assert offered("dualgoal", "data", "fetch", "pointmaze-m") == [TASK] and offered("dualgoal", "eval", "run") == []
 

@@ -15,7 +15,7 @@ _dualgoal() {{
   case " {groups} " in *" $verb "*)
     if (( at > 2 )); then verb="$verb ${{COMP_WORDS[2]}}"; at=$(( at - 1 )); fi;;
   esac
-  case "$at ${{COMP_WORDS[COMP_CWORD-1]}}" in
+  case "$verb ${{COMP_WORDS[COMP_CWORD-1]}}" in
 {values}
     *) if (( at == 1 )); then words="{first}"; else
       case "$at $verb" in
@@ -45,23 +45,31 @@ class Completion(Verb):
 
 
 def script() -> str:
-    """The script: commands, their options, and the names that a few of them take."""
+    """The script: commands, their options, and the words that some of them take."""
     from dualgoal import registry
     from dualgoal.envs import tasks
     from dualgoal.paper import tables
 
     groups = {name.split()[0] for name in main.VERBS if " " in name}
-    of_train = parsing.flags(main.VERBS["train"].load(), main.VERBS["train"].load().defaults([next(iter(tasks.TASKS))]))
-    options = {name: parsing.flags(entry.load()) for name, entry in main.VERBS.items()} | {"train": of_train}
+    train = main.VERBS["train"].load()
+    given: dict[str, tuple[type[Verb], Verb | None]] = {
+        name: (entry.load(), None) for name, entry in main.VERBS.items()
+    }
+    given["train"] = (train, train.defaults([next(iter(tasks.TASKS))]))
     names: dict[str, Iterable[str]] = {"train": tasks.TASKS, "reproduce": tables.TABLES, "completion": ("bash", "zsh")}
     names |= {"list": ("reps", "algos", "tasks", "tables"), "data generate": tasks.TASKS, "data fetch": tasks.TASKS}
     names |= {group: [name.split()[1] for name in main.VERBS if name.startswith(f"{group} ")] for group in groups}
-    values = {f"--{kind}": registry.names(kind) for kind in registry.BASES}
-    case = lambda indent, pattern, words: f'{" " * indent}{pattern}) words="{" ".join(words)}";;'
+    values: dict[str, Iterable[str]] = {}
+    for name, of_command in given.items():
+        values |= {f"{name} {flag}": words for flag, words in parsing.choices(*of_command).items()}
+    values |= {f"train --{kind}": registry.names(kind) for kind in registry.BASES}
+    values |= {f"bench --{kind}s": registry.names(kind) for kind in registry.BASES}
+    values["reproduce --tasks"] = tasks.TASKS
+    case = lambda indent, pattern, words: f'{" " * indent}"{pattern}") words="{" ".join(words)}";;'
     return BASH.format(
         groups=" ".join(sorted(groups)),
         first=" ".join(dict.fromkeys(name.split()[0] for name in main.VERBS)),
-        values="\n".join(case(4, f'*" {flag}"', words) for flag, words in values.items()),
-        seconds="\n".join(case(8, f'"2 {verb}"', words) for verb, words in names.items()),
-        options="\n".join(case(10, f'"{verb}"', [*words, "--help"]) for verb, words in options.items()),
+        values="\n".join(case(4, ask, words) for ask, words in values.items()),
+        seconds="\n".join(case(8, f"2 {verb}", words) for verb, words in names.items()),
+        options="\n".join(case(10, verb, [*parsing.flags(*given[verb]), "--help"]) for verb in given),
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fractions import Fraction
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -84,22 +84,39 @@ def parse(cls: type[T], words: Sequence[str], command: str, description: str, de
         return tyro.cli(cls, prog=command, description=description, args=list(words), registry=NUMBERS, **settings)
 
 
-def flags(cls: type, default: Any = None, prefix: str = "--") -> Iterator[str]:
+def flags(cls: type, default: Any = None) -> Iterator[str]:
     """The options of a dataclass as a user types them; fields that hold another dataclass have theirs behind a dot.
     Arguments that are known by their place, and fields that no user sets, have none."""
+    for flag, kind in _options(cls, default, "--"):
+        yield flag
+        if kind is bool:
+            name = flag.rpartition(".")[2].removeprefix("--")
+            yield f"{flag.removesuffix(name)}no-{name}"
+
+
+def choices(cls: type, default: Any = None) -> dict[str, tuple[str, ...]]:
+    """The options among `flags` that take one or several of a few words, with these words."""
+    found = {}
+    for flag, kind in _options(cls, default, "--"):
+        single = get_args(kind)[0] if get_origin(kind) is tuple else kind
+        if get_origin(single) is Literal:
+            found[flag] = get_args(single)
+    return found
+
+
+def _options(cls: type, default: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """The options of a dataclass, each with the type of its field."""
     types, annotated = get_type_hints(cls), get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         notes = getattr(annotated[field.name], "__metadata__", ())
         if tyro.conf.Positional in notes or tyro.conf.Suppress in notes:
             continue
         called = next((note.name for note in notes if getattr(note, "name", None)), field.name)
-        value, name = getattr(default, field.name, None), called.replace("_", "-")
+        value, flag = getattr(default, field.name, None), prefix + called.replace("_", "-")
         if dataclasses.is_dataclass(value):
-            yield from flags(type(value), value, f"{prefix}{name}.")
+            yield from _options(type(value), value, f"{flag}.")
         else:
-            yield f"{prefix}{name}"
-            if types[field.name] is bool:
-                yield f"{prefix}no-{name}"
+            yield flag, types[field.name]
 
 
 def _parts(default: Any) -> dict[str, str]:
