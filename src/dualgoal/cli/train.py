@@ -46,8 +46,8 @@ FIRST = "the task comes first: dualgoal train TASK ... (see: dualgoal list tasks
 @dataclass(frozen=True)
 class Train(Run, Verb):
     """An interrupted run resumes when the same command is given again, and a finished one is extended when it is given
-    with more --steps. Defaults are the paper's settings for the chosen task, representation and algorithm; the options
-    listed below are those of the ones you name."""
+    with more --steps. Defaults are the paper's settings for the chosen task, representation and algorithm. Name these
+    before --help to see their own options and defaults; without them, those of dual and gcivl are listed."""
 
     task: Annotated[Positional[str], arg(metavar="TASK", help=TASK_HELP)]
     rep_name: Annotated[str, arg(name="rep", metavar="NAME", help=REP_HELP)] = "dual"
