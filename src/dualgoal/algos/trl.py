@@ -33,9 +33,9 @@ class TRL(Algorithm):
     expectile: Expectile = 0.7
     """Expectile of the critic."""
     falloff: Weight = 0.5
-    """How much less far goals count: the weight of a goal d steps away is (1 + d)^-falloff. The release: 0 to 2."""
+    """How much less far goals count: a goal d steps away has weight (1 + d)^-falloff. Released code: 0 to 2."""
     alpha: Weight = 1.0
-    """Weight of behavioural cloning. The release: 0.1 to 10, by task."""
+    """Weight of behavioural cloning. Released code: 0.1 to 10, by task."""
     hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
 

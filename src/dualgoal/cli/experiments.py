@@ -55,8 +55,9 @@ class LightsOut(Experiment, Verb):
 
 @dataclass(frozen=True, kw_only=True)
 class Joins(options.Options, Verb):
-    """Each join is fitted to exact distances of drawn puzzles, and its slope on the lights is measured. Rows that the
-    file already has are kept, so an interrupted command resumes when it is given again."""
+    """Each join is fitted to exact distances of drawn puzzles. The table says how far the fitted distance follows the
+    lights that differ (slope 1: fully, 0: not at all). Rows that the file already has are kept, so an interrupted
+    command resumes when it is given again."""
 
     out: Path
     """Row file (JSON)."""

@@ -137,7 +137,7 @@ class Report(Verb):
 @dataclass(frozen=True)
 class Export(Verb):
     """A safetensors file comes with a JSON file that describes it. ONNX files are compared with the original policy
-    before they are written. Neither needs this package to be used."""
+    before they are written. Both can be used without this package."""
 
     run_path: RunPath
     out: Path

@@ -61,8 +61,7 @@ class Recipe:
     episode: FromZero = 0
     """Steps of an episode; 0: as many as the body's own has."""
     falls_end: bool = False
-    """End the episode of a humanoid that falls after it has stood for a while, so that all later rewards are lost. The
-    next episode begins where it lies."""
+    """End the episode of a humanoid that falls after it has stood a while (no more reward); the next starts there."""
     command_frame: bool = False
     """Read velocities in the frame of the command, whatever its direction, and in units of about their usual size."""
     seed: FromZero = 0

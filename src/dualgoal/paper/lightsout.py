@@ -36,7 +36,7 @@ class Experiment:
     # Options that the paper leaves open are A1 to A4, A9 and A10 of the method.
 
     size: str = "4x5"
-    """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6; others have no goals to evaluate, but with up to 12 buttons all pairs."""
+    """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6. Others have no evaluation goals; see --pairs."""
     rep: RepName = "ideal"
     """orig: bits. ideal: exact distances for states and goals (the paper), ideal_goals: for goals. Others: learned."""
     seeds: Seeds = (0, 1, 2, 3)
@@ -76,7 +76,7 @@ class Experiment:
     trained_by: Literal["rep", "all"] = "rep"
     """What trains a learned representation. rep: its own loss alone. all: DQN's loss too."""
     hard_goals: Share = 0.0
-    """Learned: share of goals in its own loss replaced by the goal of the batch at the least learned distance."""
+    """Learned: share of goals in its own loss replaced by the goal of the batch that it takes to be nearest."""
     anchor_seed: FromZero = 0
     """Seed of the 64 boards from which distances are measured."""
 

@@ -19,9 +19,9 @@ class Future(Representation, abc.ABC):
     hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
     flow_gradient: bool = True
-    """On states, under gcfbc and gcbc: let the policy's loss train phi too (on in the paper, off in the release)."""
+    """On states, under gcfbc and gcbc: let the policy's loss train phi too (paper: yes; released code: no)."""
     augment: Literal["batch", "independent"] = "independent"
-    """Shift of this loss's goal images: independent (always, as the release) or with the batch (--augment)."""
+    """Shift of its own goal images: independent (always, as in the released code) or with the batch (--augment)."""
 
     set_per_task = {"dim": "dim"}
     goal_network = "phi"

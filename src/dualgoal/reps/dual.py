@@ -70,7 +70,7 @@ class Dual(Representation):
     trained_by: Literal["rep", "all"] = "rep"
     """rep: its own loss alone trains it; all: the algorithm's value and policy losses too."""
     hard_goals: Share = 0.0
-    """Share of the goals of its own loss that are replaced by the goal of the batch at the least learned distance."""
+    """Share of the goals of its own loss replaced by the goal of the batch that it takes to be nearest to the state."""
 
     set_per_task = {"dim": "dim", "expectile": "expectile"}
     learns_value = True

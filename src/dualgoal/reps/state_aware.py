@@ -37,7 +37,7 @@ class DualSiamese(Dual):
     relative: bool = True
     """Whether z looks at the state; if not, z = phi(g) and only the encoder is shared."""
     gated: bool = False
-    """z = phi(g) + sigmoid(a) (phi(s) - phi(g)) with a learned a; needs trained_by 'all', as nothing else moves it."""
+    """z = phi(g) + sigmoid(a) (phi(s) - phi(g)) with a learned a; needs --rep.trained-by all, which alone moves a."""
 
     fusion = "one"
 

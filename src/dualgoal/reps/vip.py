@@ -26,7 +26,7 @@ class VIP(Representation):
     hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
     windows: Literal["aligned", "reference"] = "aligned"
-    """How training windows are cut: aligned with episodes, or shifted by one row per episode as the released code."""
+    """How training windows are cut: aligned with episodes, or shifted by one row per episode (released code)."""
 
     set_per_task = {"dim": "dim"}
     learns_value = True
