@@ -36,6 +36,7 @@ def test_lines_come_now_and_then_and_at_the_end(monkeypatch, capsys):
     lines.advance(100, "evaluating step 100")
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 4 and said[-1].startswith("step 100 of 100")
+    assert said[-1].endswith("all steps taken"), "no time is left to training, however long evaluations still take"
     lines.success(100, SUCCESS)
     assert capsys.readouterr().out == "step 100 success  seed 0: 0 %  seed 1: 50 %\n"
 

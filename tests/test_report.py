@@ -63,15 +63,15 @@ def with_pictures(table, shown):
     return table | {"pictures": vars(side_by_side(grey, np.asarray(shown)))}
 
 
-def make_run(path, rep="dual", success=(0.5, 0.9), table=True, steps=1000, **options):
+def make_run(path, rep="dual", success=(0.5, 0.9), table=True, steps=1000, seeds=(0, 1), **options):
     """A run directory without checkpoints, of two seeds."""
-    run = presets.preset(TASK, rep, "gcivl", seeds=(0, 1), steps=steps, episodes=10, **options)
+    run = presets.preset(TASK, rep, "gcivl", seeds=seeds, steps=steps, episodes=10, **options)
     (path / "videos").mkdir(parents=True)
     share = lambda step: min(1, success[0] + (success[1] - success[0]) * step / steps)
     evaluations = [
         EvalRow(seed, step, goal, 1000, round(1000 * share(step)), 50.0)
         for step in run.eval_steps
-        for seed in (0, 1)
+        for seed in seeds
         for goal in range(1, 6)
     ]
     losses = [{"step": s, "seed": 0, "split": "train", "rep/loss": 1 / s} for s in range(100, steps + 1, 100)]
@@ -105,6 +105,11 @@ def test_the_page_holds_what_was_run(page_file):
     assert base64.b64encode(b"not really a film").decode() in page
     assert f'poster="data:image/jpeg;base64,{base64.b64encode(b"its first frame").decode()}"' in page
     assert "Dual minus Orig" in page  # both runs are cells of state_gcivl
+
+
+def test_one_seed_has_no_spread(tmp_path):
+    page = report.write_report([make_run(tmp_path / "a", seeds=(3,))], tmp_path / "one.html").read_text()
+    assert "<strong>86</strong>" in page and "needs two seeds" in page and "86 ±" not in page
 
 
 def test_what_was_left_out_is_said(page_file):

@@ -216,6 +216,8 @@ def _steps(step: int, total: int) -> Progress:
 
 def _in_words(task: Task) -> str:
     speed = task.finished_speed or task.speed
+    steps = f"step {task.completed:,.0f} of {task.total:,.0f}  {speed or 0:,.0f} steps/s"
+    if task.finished:
+        return f"{steps}  all steps taken"
     left = task.time_remaining
-    time_left = "?" if left is None else str(timedelta(seconds=int(left)))
-    return f"step {task.completed:,.0f} of {task.total:,.0f}  {speed or 0:,.0f} steps/s  {time_left} left"
+    return f"{steps}  {'?' if left is None else timedelta(seconds=int(left))} left"

@@ -23,8 +23,10 @@ class Explorer {
     this.frame();
     const name = section.querySelector("h3").textContent;
     const holder = make(section, "div", { class: "panels" });
-    const far = quantile(sortedNumbers(table.learned.flat()), 0.98) || 1;
-    this.addMap(holder, `Learned distance, steps (${name})`, "learned temporal distance", table.learned, far, "steps");
+    const all = sortedNumbers(table.learned.flat());
+    const far = quantile(all, 0.98) || 1;
+    const over = all[all.length - 1] > far ? " or more" : "";  // the scale ends before the few largest distances
+    this.addMap(holder, `Learned distance, steps (${name})`, "learned temporal distance", table.learned, far, `steps${over}`);
     if (table.exact) {
       const end = Math.max(1, ...sortedNumbers(table.exact.flat()).slice(-1));
       this.addMap(holder, `Shortest path, cells (${name})`, "exact shortest path (breadth-first search)", table.exact, end, "cells");

@@ -32,11 +32,15 @@ HOW_TO_PLAY = (
     "what it would press on the board as it is."
 )
 HOW_TO_EXPLORE = (
-    "Choose a goal by pointing at a place, with the slider, or with the arrow or page keys. The colour of every "
-    "sampled state is its learned temporal distance to that goal: the number of steps that the run estimates it takes. "
-    "All these distances together are the goal's dual representation. Where states can be drawn, pictures beside the "
-    "map show the goal, and which states the run takes to be nearest to it and which farthest from it. Where a path is "
-    "drawn, click on a start and then on a goal to see where the policy walks."
+    "Choose a goal by pointing at a place, with the slider, or with the arrow or page keys; a ring marks it. The "
+    "colour of every sampled state is its learned temporal distance to that goal: the number of steps that the run "
+    "estimates it takes. All these distances together are the dual representation of the goal; a run with Dual learns "
+    "a vector that stands for them, other runs learn distances beside their own representation. Colours mean the same "
+    "for all goals of a map. Where states can be drawn, pictures beside the map show the goal, and which states the "
+    "run takes to be nearest to it and which farthest from it. Where a path is drawn, squares are the starts: click on "
+    "one and then on a goal to see where the policy walks. These starts and goals are spread over the maze, others "
+    "than those of the evaluations, and the newest checkpoint alone walks; so the share of goals that it reaches is "
+    "not the success of the evaluations."
 )
 
 

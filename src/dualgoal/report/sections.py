@@ -61,9 +61,10 @@ def _result_row(run: Shown, any_paper: bool) -> list[Markup]:
     if values.size:
         mean, std = stats.mean_std(values)
         interval = stats.success_interval(values)
-        without = "one seed" if len(values) == 1 else "seeds agree"
+        without = "needs two seeds" if len(values) == 1 else "all seeds agree"
+        spread = f" ± {std:.0f}" if len(values) > 1 else ""
         words = f"{interval[0]:.0f} to {interval[1]:.0f}" if interval else without
-        cells.append(cell(tag("strong", f"{mean:.0f} ± {std:.0f}"), mean))
+        cells.append(cell(tag("strong", f"{mean:.0f}{spread}"), mean))
         cells.append(cell(words, interval[0] if interval else -1))
     else:
         cells += [cell("not evaluated", -1), cell("", -1)]
@@ -139,7 +140,7 @@ def curves(runs: Sequence[Shown]) -> Markup:
                 lines.append(Named(run.label, run.style, learning_curve(scores.steps, scores.curve())))
         if lines:
             id, title = f"success-{len(charts)}", f"Success on {task}"
-            charts.append(chart(lines, id=id, title=title, y_label="success in percent", y_range=(0.0, 100.0)))
+            charts.append(chart(lines, id=id, title=title, y_label="success in percent", y_range=(-2.0, 102.0)))
     if not charts:
         return tag("p", "No run has been evaluated yet.", class_="quiet")
     words = "Mean over seeds; the bands are 95 % bootstrap intervals over seeds."

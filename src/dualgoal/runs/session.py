@@ -16,7 +16,7 @@ import numpy as np
 from dualgoal import progress
 from dualgoal.agent import State
 from dualgoal.data.dataset import Dataset
-from dualgoal.errors import UserError
+from dualgoal.errors import UserError, number_of
 from dualgoal.jsons import Row
 from dualgoal.loop import TrainingLoop, first_broken
 from dualgoal.runs import directory, policy, resume, rows, trackers, trees
@@ -167,6 +167,8 @@ class Session:
     def _collect(self, at: int, rate: float | None = None) -> None:
         pending = self.evaluator.pending
         busy = f"evaluating step {pending[0]:,}" if pending else ""
+        if len(pending) > 1:
+            busy += f", then {number_of(len(pending) - 1, 'more evaluation')}"
         self.display.advance(at, busy)
         self.record.owner.report(at, rate, busy)
         for step, found in self.evaluator.collect():
