@@ -30,7 +30,7 @@ class Generate(Verb):
     episodes: int
     """Number of training episodes. A tenth as many are made for validation."""
     out: Path
-    """Folder for the files."""
+    """Folder for the files, which 'dualgoal train TASK --data FOLDER' reads."""
     seed: int = 0
     """Random seed. The same seed gives the same bytes, for any number of workers."""
     workers: Annotated[int | None, unset("all cores", "INT")] = None
