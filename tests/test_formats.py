@@ -153,6 +153,27 @@ def test_the_number_of_an_episode_is_that_in_the_source_also_behind_one_that_is_
     assert train.provenance["skipped_episodes"] == [0, 3]
 
 
+@pytest.mark.parametrize("kind", ["folder", "files", "npz"])
+def test_all_bad_episodes_are_named_at_once(kind, made, tmp_path, capsys):
+    inf, nan = ({**made[2], name: np.full_like(made[2][name], bad)} for name, bad in
+                (("action", np.inf), ("observation.joints", np.nan)))  # fmt: skip
+    source = store(kind, tmp_path, [*made, made[0], inf, made[2], nan])
+    words = r"is inf in row .* \(1 other episode cannot be used either; --skip-episodes 5 7 leaves all of them out\)$"
+    with pytest.raises(UserError, match=words):
+        bring(source, tmp_path / "out")
+    train, val = bring(source, tmp_path / "out", skip_episodes=(5, 7))
+    assert train.episodes + val.episodes == 6
+
+
+def test_progress_is_shown_unless_it_is_unwanted(made, tmp_path, capsys):
+    source = store("npz", tmp_path, made)
+    for quiet in (True, False):
+        out = tmp_path / str(quiet)
+        importing.import_dataset(source, out, observation_keys=["observation.joints"], scale_actions=True, quiet=quiet)
+        said = capsys.readouterr().out
+        assert said == "" if quiet else all(f"{word} " in said for word in ("checking", "own.npz", "own-val.npz")), said
+
+
 def test_parts_of_different_lengths_are_one_line(tmp_path):
     ends = np.arange(8) % 4 == 3
     np.savez(tmp_path / "own.npz", a=np.zeros((5, 2)), b=np.zeros((8, 1)), actions=np.zeros((8, 2)), terminals=ends)

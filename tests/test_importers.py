@@ -128,9 +128,32 @@ def test_standards_are_recorded_and_rows_stay_as_they_are(tmp_path):
         importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", goal_dims=(2, 0))
     still = [{"observations": np.ones((3, 2)), "actions": np.zeros((3, 1))}] * 2
     assert dataset.Dataset.from_episodes(still, standardize=True).provenance["observation_standard"]["std"] == [1, 1]
+    for number in (36.6, 0.1, 5000.7, 1.7e9 + 0.3):  # whose mean is rounded, and one float32 next to it
+        almost = np.float32(number) + np.spacing(np.float32(number))
+        for last in (number, almost):
+            columns = np.column_stack([rows[:, 0], np.full(len(rows), number)])
+            columns[-1, 1] = last
+            held = [{"observations": part, "actions": np.zeros((len(part), 1))} for part in (columns[:9], columns[9:])]
+            found = dataset.Dataset.from_episodes(held, standardize=True).provenance["observation_standard"]["std"]
+            assert found[1] == 1 != found[0], (number, last)
     images = [{"observations": np.zeros((3, 8, 8, 3), np.uint8), "actions": np.zeros((3, 1))}] * 2
     with pytest.raises(UserError, match="--standardize is for vectors"):
         dataset.Dataset.from_episodes(images, standardize=True)
+
+
+def test_what_float32_cannot_tell_apart_is_said(recwarn):
+    def stored(*columns, kind=np.float64):
+        rows = np.column_stack(columns).astype(kind)
+        dataset.Dataset.from_episodes([{"observations": rows, "actions": np.zeros((len(rows), 1))}] * 2)
+        return [str(warning.message) for warning in recwarn.list[-1:]]
+
+    walk = np.cumsum(np.random.default_rng(0).normal(size=200)) / 100
+    assert not stored(walk, walk + 50, np.full(200, 5.4e6 + 0.3)), "small, or always the same"
+    assert not stored(5.4e6 + walk, kind=np.float32), "lost before, so that nobody knows"
+    with pytest.warns(UserWarning, match=r"observations, coordinate 1 \(and 1 other\): float32.*subtract a constant"):
+        stored(walk, 5.4e6 + walk, 5e5 + walk)
+    with pytest.warns(UserWarning, match="coordinate 0: float32.* is off by up to 64, but rows differ by only 1 on"):
+        stored(1_700_000_000 + np.arange(200), kind=np.int64)
 
 
 def test_transitions_get_their_last_state_back(tmp_path):

@@ -204,6 +204,53 @@ def test_what_render_and_close_raise_is_one_line():
         env.close()
 
 
+class Listening(gymnasium.Env):
+    """Its action space is given, and it remembers what it is told."""
+
+    max_steps = 9
+
+    def __init__(self, space):
+        self.action_space, self.told = space, []
+
+    def reset(self, *, seed=None, options=None):
+        return {"observation": np.zeros(3), "achieved_goal": np.zeros(2), "desired_goal": np.ones(2)}, {}
+
+    def step(self, action):
+        self.told.append(np.asarray(action).tolist())
+        parts = {"observation": np.array([0.0, 3.0, 4.0]), "achieved_goal": np.ones(2), "desired_goal": np.ones(2)}
+        return parts, 0.0, False, False, {"success": False}
+
+
+def test_whole_numbers_of_an_action_are_the_nearest_ones():
+    env = own.OwnEnv(Listening(Box(-3, 3, (3,), np.int32)), own.Terms("t", (3,), (2,), 3, False))
+    env.reset(seed=0)
+    env.step(np.array([1.6, -0.7, 9.0], np.float32))
+    assert env.raw.told == [[2, -1, 3]]
+
+
+def test_discrete_actions_count_from_0_in_the_environment_too():
+    terms = own.Terms("t", (3,), (2,), 3, True)
+    assert own.OwnEnv(Listening(Discrete(3)), terms).num_tasks == 1
+    for start in (-1, 1):
+        with pytest.raises(UserError, match=f"numbers its actions from {start}, but those of data count from 0"):
+            own.OwnEnv(Listening(Discrete(3, start=start)), terms)
+
+
+def test_a_distance_is_between_goals_as_the_data_have_them():
+    """What the environment calls achieved_goal is here something else than the last two numbers of observations."""
+    judged = own.Terms("t", (3,), (2,), 1, False, success="5.1", goals=((0.0, 0.0),), goals_as_states=False)
+    env = own.OwnEnv(Listening(Box(-1, 1, (1,))), judged, lambda rows: rows[:, 1:])
+    env.reset(seed=0)
+    assert env.step(np.zeros(1))[4]["success"], "5 from the goal, by the goal space of the data"
+    near = own.OwnEnv(Listening(Box(-1, 1, (1,))), dataclasses.replace(judged, success="4.9"), lambda rows: rows[:, 1:])
+    near.reset(seed=0)
+    assert not near.step(np.zeros(1))[4]["success"], "not 1.4, the distance of what the environment calls achieved_goal"
+    other = own.OwnEnv(Listening(Box(-1, 1, (1,))), dataclasses.replace(judged, goal_shape=(1,), goals=((0.0,),)))
+    other.reset(seed=0)
+    with pytest.raises(UserError, match=r"achieved_goal with the goal, but it is \(2,\) and goals are \(1,\); give"):
+        other.step(np.zeros(1))
+
+
 class Camera(gymnasium.Env):
     """Images that differ everywhere, with channels first."""
 
@@ -224,7 +271,9 @@ class Camera(gymnasium.Env):
 
 
 def test_images_with_channels_first_are_turned_as_the_import_turns_them():
-    images = dataclasses.replace(TERMS, observation_shape=(16, 16, 3), goal_shape=(16, 16, 3), success="0.5")
+    images = dataclasses.replace(
+        TERMS, observation_shape=(16, 16, 3), goal_shape=(16, 16, 3), success="0.5", goals_as_states=False
+    )
     env = own.OwnEnv(Camera(), images)
     obs, info = env.reset(seed=0)
     for found, seen in ((obs, env.raw.seen), (info["goal"], env.raw.goal)):

@@ -16,7 +16,6 @@ from dualgoal import registry as registry_of_parts
 from dualgoal.cli.main import main
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.goals import GoalSpace
-from dualgoal.data.origin import ActionRange
 from dualgoal.envs import own, registry
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
@@ -464,18 +463,64 @@ def test_a_range_of_actions_that_is_narrower_than_the_recorded_one_is_said():
     wide, narrow = taking([-np.inf, -2], [3.14, 2]), taking([-9, -1], [9, 1.5])
     limited, plain = run(max_steps=4), dataclasses.replace(episodes(True), actions=np.zeros((24, 2), np.float32))
     scaled = dataclasses.replace(plain, provenance={"action_range": {"low": [-9, -2], "high": [3.1415, 2]}})
-    count = lambda data, env, **recorded: environment.count_goals(limited, facts(limited, data), env, **recorded)
+    count = lambda held, env, **given: environment.count_goals(limited, facts(limited, held), env, **given)
     with pytest.warns(
         environment.Clipped,
         match="recorded actions go from -2 to 2 in coordinate 1, .* action_space from -1 to 1.5; .* clipped to it",
     ):
         assert count(scaled, narrow) == 1
     with pytest.warns(environment.Clipped, match="from -5 to 5, but .* from -2 to 2; actions are clipped"):
-        environment.count_goals(limited, facts(limited, episodes(True)), recorded=ActionRange((-5.0,), (5.0,)))
+        ones = episodes(True)
+        far = dataclasses.replace(ones, actions=np.linspace(-5, 5, ones.rows, dtype=np.float32)[:, None])
+        environment.count_goals(limited, facts(limited, ones), data=far)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert count(scaled, wide) == 1, "but for rounding"
-        assert count(plain, narrow, recorded=ActionRange.of(plain.actions)) == 1
+        assert count(plain, narrow, data=plain) == 1
+
+
+class Degrees(Line):
+    """Its place is in other units than the data's."""
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed, options=options)
+        return np.array([obs[0], 57.3]), info
+
+
+def test_an_observation_far_from_the_data_is_said():
+    limited, data = run(max_steps=4), episodes(True)
+    within = np.stack([np.linspace(-3, 3, data.rows), np.linspace(-1, 1, data.rows)], axis=1).astype(np.float32)
+    data = dataclasses.replace(data, observations=within)
+    count = lambda held, env: environment.count_goals(limited, facts(limited, held), env, data=held)
+    told = "coordinate 1 of the environment's first observation is 57.3, but in the data it"
+    with pytest.warns(environment.Unseen, match=f"{told} goes from -1 to 1; is it the same"):
+        count(data, Degrees())
+    within[:, 1] = 57.4
+    with pytest.warns(environment.Unseen, match=f"{told} is always 57.4"):
+        count(data, Degrees())
+    within[:, 1] = 57.31
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        count(data, Degrees())
+        outline = dataclasses.replace(data, observations=np.broadcast_to(np.float32(0), within.shape))
+        count(outline, Degrees())  # a dry run has not read them
+
+
+class Silent(Line):
+    """Judges success, and does not say for which goal."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed, options=options)[0], {}
+
+
+def test_an_environment_that_does_not_name_its_goal_is_said_to_follow_no_list():
+    limited, listed = run(max_steps=4), dataclasses.replace(facts(run(), episodes(True)), goal_list=((1.0,),))
+    with pytest.warns(environment.Unnamed, match="names no goal after reset, so that nobody can tell"):
+        environment.count_goals(limited, listed, Silent())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        environment.count_goals(limited, listed, Line())
+        environment.count_goals(dataclasses.replace(limited, success=f"{__file__}:far"), listed, Silent())
 
 
 def plain_episode() -> Dataset:

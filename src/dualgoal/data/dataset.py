@@ -95,6 +95,11 @@ class Dataset:
         return np.concatenate([np.zeros(1, np.int64), self.ends[:-1] + 1])
 
     @property
+    def is_outline(self) -> bool:
+        """Whether observations are not those of the file but zeros in their place (`load` with `outline`)."""
+        return self.observations.strides[0] == 0
+
+    @property
     def rows(self) -> int:
         return len(self.terminals)
 

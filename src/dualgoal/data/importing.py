@@ -7,8 +7,7 @@ episode goes to the validation file. What was done (keys, scaling, digests) is r
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,18 @@ from typing import Any
 import numpy as np
 
 from dualgoal import imports
-from dualgoal.data import checks, lerobot, minari, npz, origin, sources, tidy
+from dualgoal.data import lerobot, minari, npz, origin, sources, tidy
 from dualgoal.data.contents import Parts
 from dualgoal.data.goals import GoalSpace, names
-from dualgoal.data.origin import ActionRange, FileFacts
+from dualgoal.data.origin import FileFacts
 from dualgoal.data.paths import DatasetFiles
 from dualgoal.data.sources import Episode, Rows, Source
-from dualgoal.data.standard import Moments, Standard
+from dualgoal.data.survey import Survey, one_by_one, survey_of
 from dualgoal.errors import UserError, kind_of, listed, number_of, pairs, printable
 from dualgoal.files import locked, make_folder, os_errors_in_one_line, remove_free_lock, replacing, sha256
-from dualgoal.progress import Rate, bar, counted
 
 VALIDATION_EVERY = 10
 LARGEST_SIDE = 4096
-Kind = tuple[tuple[int, ...], np.dtype]  # shape of a row, and type
 
 
 @os_errors_in_one_line
@@ -76,7 +73,7 @@ def import_dataset(
         return files.train
     if there != "outdated":
         _require_free(files)
-    survey = _survey(source, scale_actions, standardize, quiet)
+    survey = survey_of(source, scale_actions, standardize, quiet)
     make_folder(files.folder)
     with locked(files.lock):
         if there == "outdated":
@@ -157,7 +154,7 @@ def gather(
         raise UserError(f"episodes are {found}; give a list with a dictionary for each of them")
     parts = Parts({}, names(observation_keys), space.keys if space else ())
     source = _with_goals(sources.from_memory(list(episodes), parts), space)
-    survey = _survey(source, scale_actions, standardize, quiet=True)
+    survey = survey_of(source, scale_actions, standardize, quiet=True)
     every = range(len(survey.rows))
     read = [_arrays(source, survey, k) for k in every]
     made = {
@@ -216,85 +213,6 @@ def _without(src: str | Path, source: Source, skipped: Iterable[int]) -> Source:
     return Source(left, replace(source.origin, skipped_episodes=skipped, skipped_names=left_out))
 
 
-@contextmanager
-def _skippable(source: Source, at: int) -> Iterator[None]:
-    """Around checks of one episode: what is wrong with it alone also says the number by which it can be left out."""
-    try:
-        yield
-    except checks.BadEpisode as problem:
-        if source.origin.source != "imported":
-            raise
-        skipped = source.origin.skipped_episodes
-        number = sorted(set(range(len(source.episodes) + len(skipped))).difference(skipped))[at]
-        raise UserError(f"{problem} (--skip-episodes {number} leaves this episode out)") from problem
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What a first pass over all episodes finds out."""
-
-    rows: list[int]  # of each episode
-    kinds: dict[str, Kind]  # by name of an array; without goals where these are observations
-    num_actions: int | None  # of discrete actions
-    scale: ActionRange | None  # if asked for
-    standards: dict[str, Standard]  # of observations, and of goals that are not; if asked for
-
-
-def _counted(episodes: Sequence[Any], title: str, quiet: bool) -> Iterator[Any]:
-    """The same episodes one after the other, with a progress bar."""
-    with bar(title, *counted("episodes", Rate("episodes")), total=len(episodes), quiet=quiet) as update:
-        for done, episode in enumerate(episodes, 1):
-            yield episode
-            update(done, len(episodes))
-
-
-def _survey(source: Source, scale_actions: bool, standardize: bool, quiet: bool) -> Survey:
-    rows: list[int] = []
-    kinds: dict[str, Kind] = {}
-    lowest, highest = [], []  # actions of each episode
-    moments: dict[str, Moments] = {}
-    for at, (name, read) in enumerate(_counted(source.episodes, "checking", quiet)):
-        with _skippable(source, at):
-            arrays = tidy.arrays(read())
-            kinds = _checked(name, arrays, scale_actions, kinds)
-        observations, actions = arrays["observations"], arrays["actions"]
-        recorded = actions[:-1] if actions.ndim == 2 else actions  # the last vector may have been filled in
-        lowest.append(recorded.min(axis=0))
-        highest.append(recorded.max(axis=0))
-        for key in ("observations", "goals") if standardize else ():
-            if key in arrays:
-                if arrays[key].dtype == np.uint8:
-                    raise UserError(f"{name}: --standardize is for vectors; images need none")
-                moments.setdefault(key, Moments()).add(arrays[key])
-        rows.append(len(observations))
-    low, high = np.min(lowest, axis=0), np.max(highest, axis=0)
-    standards = {key: found.standard for key, found in moments.items()}
-    if low.ndim == 0:
-        return Survey(rows, kinds, int(high) + 1, None, standards)
-    bounds = (tuple(bound.astype(np.float64).tolist()) for bound in (low, high))
-    return Survey(rows, kinds, None, ActionRange(*bounds) if scale_actions else None, standards)
-
-
-def _checked(name: str, arrays: dict[str, np.ndarray], any_range: bool, before: dict[str, Kind]) -> dict[str, Kind]:
-    """The kinds of an episode's arrays, if its values can be stored and its kinds are those of the episodes before."""
-    observations, goals = arrays["observations"], arrays.get("goals")
-    terminals = np.zeros(len(observations), bool)
-    terminals[-1:] = True
-    checks.arrays(name, observations, arrays["actions"], terminals, any_range=any_range)
-    if any_range and arrays["actions"].ndim == 1:
-        raise UserError(
-            f"{name}: --scale-actions is for vectors, and these actions are discrete; leave it out, or save them as "
-            "floats if they are not"
-        )
-    if goals is not None:
-        checks.goals(name, goals, observations)
-    kinds = {key: (array.shape[1:], tidy.stored(key, array)) for key, array in arrays.items()}
-    if before and kinds != before:
-        this, earlier = (", ".join(f"{key} {shape}" for key, (shape, _) in k.items()) for k in (kinds, before))
-        raise checks.BadEpisode(f"{name}: rows of shapes {this}, but earlier episodes have {earlier}; make them equal")
-    return kinds
-
-
 def _write(source: Source, survey: Survey, files: DatasetFiles, quiet: bool) -> None:
     """Write both files and the record. The training file gets its name last: its presence says that all is there."""
     count = len(survey.rows)
@@ -347,7 +265,7 @@ def _write_split(source: Source, survey: Survey, picked: list[int], file: Path, 
     }
 
     def observations() -> Iterator[np.ndarray]:
-        for k in _counted(picked, title or "", title is not None):
+        for k in one_by_one(picked, title or "", title is None):
             arrays = _arrays(source, survey, k)
             for key, parts in kept.items():
                 parts.append(arrays[key])

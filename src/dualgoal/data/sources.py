@@ -150,8 +150,13 @@ class _Reader:
 
     def read(self, place: int, number: int, contents: Contents, span: slice | None, name: str) -> Rows:
         """The episode in these rows of a table, or in all."""
-        table, columns = self._columns(place, number, contents)
-        rows = _read_rows(table.name, columns, span)
+        try:
+            table, columns = self._columns(place, number, contents)
+            rows = _read_rows(table.name, columns, span)
+        except UserError as problem:
+            if self._alone:
+                raise
+            raise BadEpisode(str(problem)) from problem  # the episodes of other files may be sound
         if span is not None and len(rows.observations) == 1:
             raise Recording(table, contents.names, self._alone).too_short(name, span.start)
         return rows

@@ -31,20 +31,27 @@ class Standard:
 
 @dataclass
 class Moments:
-    """Mean and variance of rows that come in parts."""
+    """Mean and variance of rows that come in parts, as they are stored."""
 
     count: int = 0
     mean: Any = 0.0
     squares: Any = 0.0  # sum of squared differences from the mean
+    lowest: Any = np.inf
+    highest: Any = -np.inf
 
     def add(self, rows: np.ndarray) -> None:
-        rows = rows.astype(np.float64)
+        rows = rows.astype(np.float32).astype(np.float64)
+        self.lowest = np.minimum(self.lowest, rows.min(axis=0))
+        self.highest = np.maximum(self.highest, rows.max(axis=0))
         total, away = self.count + len(rows), rows.mean(axis=0) - self.mean
         self.squares = self.squares + rows.var(axis=0) * len(rows) + away**2 * self.count * len(rows) / total
         self.mean, self.count = self.mean + away * len(rows) / total, total
 
     @property
     def standard(self) -> Standard:
-        """A coordinate that never changes stays in its own units."""
+        """A coordinate that never changes, or by no more than float32 rounds, stays in its own units: divided by its
+        deviation, rounding errors would look like large changes."""
         std = np.sqrt(self.squares / self.count)
-        return Standard(tuple(self.mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
+        rounding = 4 * np.finfo(np.float32).eps * np.maximum(np.abs(self.lowest), np.abs(self.highest))
+        changes = (self.highest - self.lowest > rounding) & (std > 0)
+        return Standard(tuple(self.mean.tolist()), tuple(np.where(changes, std, 1.0).tolist()))

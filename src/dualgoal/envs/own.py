@@ -101,6 +101,7 @@ class OwnEnv(TaskEnv):
             raise UserError(f"success '{terms.success}': expected info, terminated, a distance, or module:function")
         self._check_actions()
         self._goal = np.zeros(terms.goal_shape, np.float32)
+        self.knows_goal = False  # after reset: whether it pursues the goal that it is given, as far as one can tell
 
     def start(self, seed: int, task_id: int | None, options: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
         task_id = self.draw_task(np.random.default_rng(seed), task_id)
@@ -122,6 +123,7 @@ class OwnEnv(TaskEnv):
         there = raw["desired_goal"] if isinstance(raw, Mapping) and "desired_goal" in raw else info.get("goal")
         with imports.calling(f"{self.task}: reading what the environment's reset gives"):
             self._goal, self._steps = self._agreed(wanted, there), 0
+            self.knows_goal = self._judges or there is not None
             return self._observe(raw), {**info, "goal": self._goal.copy(), "task_id": task_id}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -201,16 +203,28 @@ class OwnEnv(TaskEnv):
         return self._as_stored("goals", goal)
 
     def _achieved(self, raw: Any, obs: np.ndarray) -> np.ndarray:
-        if isinstance(raw, Mapping) and (keys := self._goal_keys(raw) or ("achieved_goal",))[0] in raw:
-            return channels_last(joined(raw, keys), self.terms.goal_shape)
-        whole = self.terms.goals_as_states and self.terms.goal_shape == self.terms.observation_shape
-        found = obs[None] if whole else self._goals_of(obs[None])
-        if found is None:
+        """The goal that an observation attains, as the data have goals. What an environment calls achieved_goal may be
+        something else, and is asked for only if nothing else says it."""
+        if isinstance(raw, Mapping) and (keys := self._goal_keys(raw)):
+            source, found = " + ".join(keys), joined(raw, keys)
+        elif self.terms.goals_as_states and self.terms.goal_shape == self.terms.observation_shape:
+            return obs
+        elif (made := self._goals_of(obs[None])) is not None:
+            return made[0]
+        elif isinstance(raw, Mapping) and "achieved_goal" in raw:
+            source, found = "achieved_goal", joined(raw, ("achieved_goal",))
+        else:
             raise UserError(
                 f"{self.task}: --success {self.terms.success} needs the goal that an observation attains, which does "
                 "not follow from it here; expected observation['achieved_goal'], or give --success module:function"
             )
-        return found[0]
+        found = channels_last(found, self.terms.goal_shape)
+        if found.shape != self.terms.goal_shape:
+            raise UserError(
+                f"{self.task}: --success {self.terms.success} compares the observation's {source} with the goal, but "
+                f"it is {found.shape} and goals are {self.terms.goal_shape}; give --success module:function"
+            )
+        return found
 
     def _goal_keys(self, parts: Mapping[str, Any]) -> tuple[str, ...]:
         """The parts that make a goal, if they are all there."""
@@ -273,7 +287,9 @@ class OwnEnv(TaskEnv):
         if self.terms.discrete:
             return int(action)
         space = self.raw.action_space
-        return np.clip(np.asarray(action).astype(space.dtype), space.low, space.high)
+        action = np.asarray(action)
+        whole = np.issubdtype(space.dtype, np.integer)  # the nearest number, not the next one towards zero
+        return np.clip(np.rint(action) if whole else action, space.low, space.high).astype(space.dtype)
 
     def _check_actions(self) -> None:
         space = self.action_space
@@ -285,6 +301,11 @@ class OwnEnv(TaskEnv):
             kind = "discrete action" if self.terms.discrete else "number"
             ours = f"actions of the data are {number_of(self.terms.action_dim, kind)}"
             raise UserError(f"{self.task}: {ours}, but the environment takes {space}")
+        if isinstance(space, gymnasium.spaces.Discrete) and space.start != 0:
+            raise UserError(
+                f"{self.task}: the environment numbers its actions from {space.start}, but those of data count from 0; "
+                "let the environment count from 0 too, for instance by gymnasium.wrappers.TransformAction"
+            )
 
     def _limit(self) -> int:
         """Steps of an episode: the user's word, what the environment or a wrapper says, or the registered limit."""

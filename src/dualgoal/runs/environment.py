@@ -25,9 +25,18 @@ class Clipped(UserWarning):
     """An environment takes a smaller range of actions than was recorded."""
 
 
+class Unseen(UserWarning):
+    """An environment's observations are far from those of the data."""
+
+
+class Unnamed(UserWarning):
+    """An environment judges success and does not say which goal it pursues."""
+
+
 Goals = tuple[tuple[float, ...], ...]
 GOALS_LIMIT = 1 << 24  # bytes of a file with goals
 ROUNDING = 1e-3  # of the largest recorded action; by so much it may be outside of what an environment takes
+SOME_ROWS = 100_000  # of the data, to which an environment's observation is compared
 MANY = 10  # goals drawn from validation episodes, unless told otherwise
 
 
@@ -188,17 +197,26 @@ def read_numbers(file: Path, expected: str) -> np.ndarray:
         raise UserError(f"{file}: no list of goals ({brief(problem)}); expected {expected}") from problem
 
 
-def count_goals(
-    run: Run, facts: RunFacts, env: Any = None, *, video: bool = False, recorded: ActionRange | None = None
-) -> int:
+def count_goals(run: Run, facts: RunFacts, env: Any = None, *, video: bool = False, data: Dataset | None = None) -> int:
     """How many evaluation goals there are. In a user's environment a first step is taken, and a picture if there are to
-    be films, so that whatever does not fit is found before training. `recorded` is the range of the data's actions
-    where they were not scaled."""
+    be films, so that whatever does not fit is found before training. With `data`, what only seems not to fit is said
+    too."""
     made = make(run, facts, env)
     try:
         if run.env is not None or env is not None:
-            _warn_of_clipping(run.task, facts.dataset.action_range or recorded, made.action_space)
-            _, info = made.reset(seed=0, task_id=1)
+            unscaled = ActionRange.of(data.actions) if data is not None and not data.discrete else None
+            _warn_of_clipping(run.task, facts.dataset.action_range or unscaled, made.action_space)
+            obs, info = made.reset(seed=0, task_id=1)
+            if data is not None and not data.is_outline:
+                _warn_of_unseen(run.task, data, obs)
+            if facts.goal_list is not None and not made.knows_goal:
+                warnings.warn(
+                    f"{run.task}: the environment judges success but names no goal after reset, so that nobody can "
+                    "tell whether it follows reset(options={'goal': ...}); let it name the goal as "
+                    "observation['desired_goal'] or info['goal'], or give --success a distance or a function",
+                    Unnamed,
+                    stacklevel=2,
+                )
             if not np.isfinite(info["goal"]).all():
                 raise UserError(f"{run.task}: the environment's goal has nan or infinity; expected finite numbers")
             if video:
@@ -224,5 +242,27 @@ def _warn_of_clipping(task: str, recorded: ActionRange | None, space: Any) -> No
         f"{task}: recorded actions go from {low[k]:g} to {high[k]:g}{where}, but the environment's action_space from "
         f"{space.low[k]:g} to {space.high[k]:g}; actions are clipped to it, so give it one in the units of the data",
         Clipped,
+        stacklevel=3,
+    )
+
+
+def _warn_of_unseen(task: str, data: Dataset, obs: np.ndarray) -> None:
+    """Say so if a coordinate of an environment's observation is farther from the data than these are wide: it may be in
+    other units, or mean something else."""
+    if obs.ndim != 1:
+        return
+    some = np.asarray(data.observations[:: max(1, data.rows // SOME_ROWS)])
+    low, high = some.min(axis=0).astype(float), some.max(axis=0).astype(float)
+    size = np.maximum(np.abs(low), np.abs(high))
+    width = np.where(high > low, high - low, ROUNDING * np.where(size > 0, size, 1.0))
+    beyond = np.maximum(low - obs, obs - high) / width
+    if (beyond <= 1).all():
+        return
+    k = int(beyond.argmax())
+    there = f"goes from {low[k]:g} to {high[k]:g}" if high[k] > low[k] else f"is always {low[k]:g}"
+    warnings.warn(
+        f"{task}: coordinate {k} of the environment's first observation is {obs[k]:g}, but in the data it {there}; is "
+        "it the same quantity in the same units?",
+        Unseen,
         stacklevel=3,
     )

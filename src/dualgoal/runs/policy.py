@@ -324,7 +324,7 @@ class Policy:
         keys = (space.keys if space else ()) or self.facts.dataset.observation_keys or ("observation",)
         found = {key: np.asarray(parts[key]) for key in keys if key in parts}
         sizes, axes = [part.size for part in found.values()], [part.ndim for part in found.values()]
-        if len(keys) == 1 or sum(sizes) != size or min(axes) > 1:
+        if len(keys) == 1 or sum(sizes) != size or max(axes) > 1:
             return join(self.run.task, f"{name}s", parts, keys)
         (row,) = join(self.run.task, f"{name}s", {key: part[None] for key, part in found.items()}, keys)
         return row

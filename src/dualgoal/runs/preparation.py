@@ -12,7 +12,6 @@ from typing import Any
 from dualgoal import jsons, machine
 from dualgoal.compatibility import check_pair
 from dualgoal.data.dataset import Dataset
-from dualgoal.data.origin import ActionRange
 from dualgoal.envs import rendering, tasks
 from dualgoal.errors import UserError, check_range
 from dualgoal.loop import TrainingLoop
@@ -120,8 +119,7 @@ def _with_goals(facts: RunFacts, run: Run, training: Dataset, validation: Datase
     require_sensible(Plan.of(run, 0).conditions, discrete=sizes.discrete, pixels=sizes.pixels)
     if how.video:
         episodes.encoder()  # which is an extra
-    recorded = None if training.discrete else ActionRange.of(training.actions)
-    goals = environment.count_goals(run, facts, how.env, video=how.video, recorded=recorded)
+    goals = environment.count_goals(run, facts, how.env, video=how.video, data=training)
     return dataclasses.replace(facts, goals=goals)
 
 
