@@ -16,7 +16,7 @@ from dualgoal import registry as registry_of_parts
 from dualgoal.cli.main import main
 from dualgoal.data.dataset import Dataset
 from dualgoal.data.goals import GoalSpace
-from dualgoal.envs import own, registry
+from dualgoal.envs import making, own, registry
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError
 from dualgoal.runs import config, environment, preparation, training
@@ -340,9 +340,9 @@ def test_bytes_are_numbers_and_dict_goals_are_joined():
 
 
 def test_environments_by_any_name():
-    assert isinstance(own.build(f"{__file__}:Line"), gymnasium.Env) and isinstance(own.build(Line), Line)
+    assert isinstance(making.build(f"{__file__}:Line"), gymnasium.Env) and isinstance(making.build(Line), Line)
     given = Line()
-    assert own.build(given) is given and own.build("CartPole-v1", 7).spec.max_episode_steps == 7
+    assert making.build(given) is given and making.build("CartPole-v1", 7).spec.max_episode_steps == 7
     for name, message in (
         ("NoSuch-v9", "environment 'NoSuch-v9': .*[^.]; give a Gymnasium id, or module:factory"),
         ("numpy:nothing", "has nothing called nothing"),
@@ -353,7 +353,7 @@ def test_environments_by_any_name():
         (f"{__file__}:Spaceless", "has no action_space; set it in the class or in __init__"),
     ):
         with pytest.raises(UserError, match=message):
-            own.build(name)
+            making.build(name)
 
 
 def test_a_file_that_was_meant_is_named(tmp_path, monkeypatch):
@@ -369,7 +369,7 @@ def test_a_file_that_was_meant_is_named(tmp_path, monkeypatch):
         ("other:Arm", "No module named 'other'; install the package"),
     ):
         with pytest.raises(UserError, match=f"environment '{name}': {advice}"):
-            own.build(name)
+            making.build(name)
     with pytest.raises(UserError, match="representation 'meant:Rep': No module named 'meant'; install the package"):
         registry_of_parts.part("rep", "meant:Rep")
 

@@ -43,7 +43,7 @@ MANY = 10  # goals drawn from validation episodes, unless told otherwise
 def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
     """The run's environment, rendered as its dataset was; one without pictures, as quickly as films need.
 
-    `env` takes the place of the run's own: an environment, or whatever `envs.own.build` makes one of.
+    `env` takes the place of the run's own: an environment, or whatever `envs.making.build` makes one of.
     """
     given = run.env if env is None else env
     if given is None:
@@ -53,7 +53,7 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
         as_it_is = (run.success, run.max_steps, run.eval_goals) == ("info", None, "env")
         if not facts.sizes.goal_shape and facts.goal_list is None and as_it_is:
             return made
-    from dualgoal.envs import own
+    from dualgoal.envs import making, own
 
     sizes, data, space = facts.sizes, facts.dataset, facts.dataset.goal_space
     kind, count = source(run)
@@ -64,7 +64,7 @@ def make(run: Run, facts: RunFacts, env: Any = None) -> Any:
         goals_as_states=not sizes.goal_shape,
     )  # fmt: skip
     goals_of = (lambda rows: space.of(run.task, rows)) if space is not None else None
-    return own.OwnEnv(made if given is None else own.build(given, run.max_steps), terms, goals_of)
+    return own.OwnEnv(made if given is None else making.build(given, run.max_steps), terms, goals_of)
 
 
 def is_named(run: Run, facts: RunFacts) -> bool:
