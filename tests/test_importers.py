@@ -279,13 +279,14 @@ def test_scaling_does_not_hide_an_episode_of_one_row(tmp_path):
         importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", scale_actions=True)
 
 
-def test_discrete_actions_with_a_column_become_flat(tmp_path):
+def test_discrete_actions_with_a_column_become_flat(tmp_path, capsys):
     content = flat(episodes()) | {"actions": (np.arange(sum(LENGTHS)) % 4)[:, None]}
     np.savez(tmp_path / "own.npz", **content)
     with pytest.raises(UserError, match="--scale-actions is for vectors, and these actions are discrete"):
         importing.import_dataset(tmp_path / "own.npz", tmp_path / "out", scale_actions=True)
     importing.import_dataset(tmp_path / "own.npz", tmp_path / "out")
     assert dataset.load(tmp_path / "out").discrete
+    assert "own.npz: 4 discrete actions, as actions are single whole numbers; save" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

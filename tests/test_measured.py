@@ -1,18 +1,21 @@
 """`eval` leaves its rows where `report` and `compare` find them, and never among those of training."""
 
 import dataclasses
+import hashlib
 import json
 import warnings
 from pathlib import Path
 
 import pytest
 
+from dualgoal import imports
 from dualgoal.cli.main import main
 from dualgoal.errors import UserError
 from dualgoal.paper import pairwise, stats
 from dualgoal.report import page
 from dualgoal.runs import directory, environment, evaluation, measured
 from dualgoal.runs.evaluation import Plan
+from dualgoal.runs.facts import DataFacts
 from dualgoal.runs.rows import Conditions, EvalRow
 from run_files import rows, write_run
 from tiny import tiny_run
@@ -277,6 +280,34 @@ def test_what_differs_in_how_runs_were_evaluated_is_said(tmp_path):
     assert [change.otherwise for change in later.differences] == [goals[1], ()], "other conditions are not compared"
     assert f"\nD was evaluated otherwise than A ({goals[1][0]})\n" in (text := pairwise.text(during))
     assert text.count("otherwise") == 3 and during.to_json()["differences"][1]["otherwise"] == goals[0]
+
+
+def test_an_environment_that_was_edited_in_between_is_said(tmp_path):
+    """Its name stays the same, and so do the conditions."""
+    run, paths = tiny_run(episodes=10, env="world.py:Mine"), [tmp_path / name for name in "abc"]
+    data = DataFacts(rows=40, episodes=60, sha256="cd" * 32)
+    for path, digest, more in zip(paths, ("1", "2", "1"), ({}, {}, {"dataset": dataclasses.asdict(data)}), strict=True):
+        write_run(path, run, rows(run, 4), env_sha256=digest, **more)
+        for goal in range(1, 6):
+            measured.write(path, [row(seed, goal=goal) for seed in run.seeds], Conditions(), digest)
+    edited = ("env: its file was edited in between",)
+    for found in (pairwise.compare(paths), pairwise.compare(paths, rows="eval")):
+        assert [change.otherwise for change in found.differences] == [edited, ()]
+        assert [change.other_data for change in found.differences] == [False, True]
+        assert "C was trained on other data than A" in pairwise.text(found)
+        assert found.to_json()["differences"][1]["other_data"]
+    text = page.write_report(paths, tmp_path / "r.html").read_text()
+    assert text.count("env: its file was edited in between") == 1 and text.count("trained on other data than") == 1
+
+
+def test_a_file_is_hashed_without_being_run(tmp_path, monkeypatch):
+    (tmp_path / "world_of_mine.py").write_text("raise SystemExit")
+    expected = hashlib.sha256(b"raise SystemExit").hexdigest()
+    monkeypatch.syspath_prepend(tmp_path)
+    names = (f"{tmp_path}/world_of_mine.py:Mine", "world_of_mine:Mine")
+    assert [imports.file_digest(name) for name in names] == [expected] * 2
+    others = ("CartPole-v1", "package:Name-v0", "no_such_module:Mine", f"{tmp_path}/none.py:Mine", "a..b:c", "sys:exit")
+    assert [imports.file_digest(name) for name in others] == [None] * 6
 
 
 def test_what_cannot_be_compared(pair, tmp_path):

@@ -21,7 +21,7 @@ from dualgoal import sampler
 from dualgoal.data import dataset as data
 from dualgoal.errors import UserError
 from dualgoal.loop import TrainingLoop, devices_used, first_broken
-from dualgoal.runs import directory, policy, training
+from dualgoal.runs import directory, policy, session, training
 from dualgoal.runs.facts import Sizes
 from tiny import TASK, dualgoal, flags, make_data, record, tiny_run
 
@@ -190,6 +190,18 @@ def train_four_seeds(folder):
         ),
         "sum": float(sum(np.abs(np.asarray(x, np.float64)).sum() for x in jax.tree.leaves(state.params))),
     }
+
+
+def test_what_would_take_days_is_said_with_what_does_not(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(session, "PACE_SECONDS", 0.0)
+    train = lambda name: training.train(tiny_run(rep="dual"), tmp_path / name, data_path=folder)
+    train("short")
+    assert "for a first look" not in (said := capsys.readouterr().out)
+    assert "short: the policy will not be evaluated; 'dualgoal eval' does that later" in said
+    monkeypatch.setattr(session, "LONG_SECONDS", 0.0)
+    train("long")
+    words = "left on this CPU; for a first look, give another --out, --steps 10000 --batch-size 256 --lr 1e-3 "
+    assert capsys.readouterr().out.count(f"{words}--rep.hidden 128 128 --algo.hidden 128 128\n") == 1
 
 
 def test_two_devices_share_the_seeds_and_one_copy_of_the_data(folder):

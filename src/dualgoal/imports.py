@@ -87,6 +87,19 @@ def digest(what: str, path: str) -> str | None:
     return digest(what, path)
 
 
+def file_digest(path: str) -> str | None:
+    """The SHA-256 of the file in which `module:name` or `file.py:name` is looked for, which is not run; None if there
+    is no such file, or this is a name of another kind."""
+    place, colon, name = path.rpartition(":")
+    if not colon or not name.isidentifier():
+        return None
+    try:
+        found = place if place.endswith(".py") else getattr(importlib.util.find_spec(place), "origin", None)
+        return hashlib.sha256(Path(found or "").expanduser().read_bytes()).hexdigest()
+    except Exception:  # a package around it may raise anything
+        return None
+
+
 @contextmanager
 def calling(what: str) -> Iterator[None]:
     """Around code of the user's own: what it raises becomes one line, or stays as it is if DUALGOAL_DEBUG is set."""

@@ -80,7 +80,7 @@ def import_dataset(
             files.train.unlink(missing_ok=True)  # its absence says that the others are not whole
         _require_free(files)
         _write(source, survey, files, quiet)
-    for line in _choices(src, source):
+    for line in _choices(src, source, survey):
         _say(line, quiet)
     if there == "outdated":
         _say(f"{files.train}: made again, as the file of the goal function has changed", quiet)
@@ -92,7 +92,7 @@ def _say(line: str, quiet: bool) -> None:
         print(printable(line), file=sys.stderr)
 
 
-def _choices(src: str | Path, source: Source) -> Iterator[str]:
+def _choices(src: str | Path, source: Source, survey: Survey) -> Iterator[str]:
     """What an import has found and chosen, in lines to read."""
     found = source.origin
     files, episodes = found.episode_files, len(source.episodes) + len(found.skipped_episodes)
@@ -103,6 +103,9 @@ def _choices(src: str | Path, source: Source) -> Iterator[str]:
     taken = {key: " + ".join(names) for key, names in joined.items() if names} | found.keys
     if taken:
         yield f"{src}: taken: {pairs(taken)}"
+    if survey.num_actions is not None:
+        count = number_of(survey.num_actions, "discrete action")
+        yield f"{src}: {count}, as actions are single whole numbers; save them as floats if they are quantities"
     if found.skipped_names:
         yield f"{src}: left out: {listed(found.skipped_names)}"
 

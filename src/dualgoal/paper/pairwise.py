@@ -18,6 +18,7 @@ from dualgoal.errors import UserError, number_of
 from dualgoal.paper import stats
 from dualgoal.paper.stats import Gap, Interval
 from dualgoal.runs import config, directory, environment, measured
+from dualgoal.runs.facts import RunFacts
 from dualgoal.runs.rows import CRITERIA, LAST, Conditions, EvalRow, complete, scores
 
 FIELDS = ("env", "success", "max_steps", "goal_noise", "action_noise")  # of a run, about its evaluations
@@ -59,6 +60,7 @@ class RunDifference:
     improvement: float  # probability that a seed of this run is better than one of the first
     improvement_interval: Interval | None
     otherwise: tuple[str, ...] = ()  # what differs in how the two were evaluated, as 'max_steps: 100 -> 200'
+    other_data: bool = False  # whether they are known to have been trained on different data
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Comparison:
                 "run": side.path, "minus": self.sides[0].path, "overall": gap(change.overall),
                 "goals": {goal: gap(found) for goal, found in change.goals.items()},
                 "improvement": change.improvement, "improvement_interval": change.improvement_interval,
-                "otherwise": change.otherwise,
+                "otherwise": change.otherwise, "other_data": change.other_data,
             }
             for side, change in zip(self.sides[1:], self.differences, strict=True)
         ]  # fmt: skip
@@ -115,11 +117,39 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
     if rows != "training":
         source = f"the newest of dualgoal eval {_options(recorded[0].run, conditions)}".rstrip()
     later = None if rows == "training" else conditions
+    played = [_env_file(rows) for rows, _ in chosen]
+    files = [found.facts.env_sha256 for found in recorded] if later is None else played
     changes = [
-        dataclasses.replace(_difference(side, sides[0]), otherwise=_otherwise(recorded[0], found, later))
-        for side, found in zip(sides[1:], recorded[1:], strict=True)
+        dataclasses.replace(
+            _difference(side, sides[0]),
+            otherwise=_with_file(_otherwise(recorded[0], found, later), files[0], file),
+            other_data=other_data(recorded[0].facts, found.facts),
+        )
+        for side, found, file in zip(sides[1:], recorded[1:], files[1:], strict=True)
     ]
     return Comparison(task, source, tuple(sides), tuple(changes))
+
+
+def _env_file(rows: Sequence[EvalRow]) -> str | None:
+    """The SHA-256 of the file of the environment in which these rows were played, as far as it is known."""
+    return next((row.env_sha256 for row in rows if isinstance(row, measured.Measured) and row.env_sha256), None)
+
+
+def _with_file(otherwise: tuple[str, ...], first: str | None, other: str | None) -> tuple[str, ...]:
+    """Also that the file of one environment was edited between the evaluations of two runs; these are its digests."""
+    edited = None not in (first, other) and first != other and not any(text.startswith("env: ") for text in otherwise)
+    return (*otherwise, "env: its file was edited in between") if edited else otherwise
+
+
+def other_data(first: RunFacts, other: RunFacts) -> bool:
+    """Whether two runs are known to have been trained on different data."""
+    hashes = (first.dataset.sha256, other.dataset.sha256)
+    return None not in hashes and hashes[0] != hashes[1]
+
+
+def during_training(first: directory.Recorded, other: directory.Recorded) -> tuple[str, ...]:
+    """What differs in how two runs were evaluated while they were trained."""
+    return _with_file(_otherwise(first, other, None), first.facts.env_sha256, other.facts.env_sha256)
 
 
 def _otherwise(first: directory.Recorded, other: directory.Recorded, later: Conditions | None) -> tuple[str, ...]:
@@ -288,6 +318,8 @@ def _notes(found: Comparison, letters: Sequence[str]) -> list[str]:
     for name, change in zip(letters[1:], found.differences, strict=True):
         if change.otherwise:
             out.append(f"{name} was evaluated otherwise than {letters[0]} ({'; '.join(change.otherwise)})")
+        if change.other_data:
+            out.append(f"{name} was trained on other data than {letters[0]}")
     for name, side, change in zip(letters[1:], found.sides[1:], found.differences, strict=True):
         if min(len(side.seeds), len(found.sides[0].seeds)) == 1:
             continue

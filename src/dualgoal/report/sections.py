@@ -16,7 +16,7 @@ import numpy as np
 
 from dualgoal.errors import UserError, number_of
 from dualgoal.files import read_bytes
-from dualgoal.paper import formats, stats, tables
+from dualgoal.paper import formats, pairwise, stats, tables
 from dualgoal.paper.figures import Curve, learning_curve
 from dualgoal.paper.filled import Cell, FilledTable
 from dualgoal.paper.tables import Number, PlannedRun
@@ -24,7 +24,7 @@ from dualgoal.report.curves import Named, chart
 from dualgoal.report.distances import is_number
 from dualgoal.report.html import Markup, join, tag
 from dualgoal.report.reader import RunView
-from dualgoal.runs import config, measured
+from dualgoal.runs import config, directory, measured
 from dualgoal.runs.episodes import POSTER
 from dualgoal.runs.rows import Scores, success_by_seed
 
@@ -50,7 +50,25 @@ def results(runs: Sequence[Shown]) -> Markup:
     heads = ["run", "success", "95 % interval"] + ["paper"] * any_paper + ["steps", "seeds"]
     rows = [_result_row(run, any_paper) for run in runs]
     words = "Success in percent: mean over goals and up to three last evaluations, ± standard deviation over seeds; "
-    return table(heads, rows, caption=words + "intervals are Student's, over seeds")
+    shown = table(heads, rows, caption=words + "intervals are Student's, over seeds")
+    notes = [tag("li", note) for note in _not_alike(runs)]
+    return join([shown, tag("ul", notes, class_="notes")]) if notes else shown
+
+
+def _not_alike(runs: Sequence[Shown]) -> list[str]:
+    """Which runs of a task cannot simply be compared with the first one, and why."""
+    out = []
+    for first, *others in _by_task(runs).values():
+        for run in others:
+            before, facts = first.view.facts, run.view.facts
+            if before is None or facts is None:
+                continue
+            recorded = directory.Recorded(first.view.run, before), directory.Recorded(run.view.run, facts)
+            if otherwise := pairwise.during_training(*recorded):
+                out.append(f"{run.label} was evaluated otherwise than {first.label} ({'; '.join(otherwise)}).")
+            if pairwise.other_data(before, facts):
+                out.append(f"{run.label} was trained on other data than {first.label}.")
+    return out
 
 
 def _result_row(run: Shown, any_paper: bool) -> list[Markup]:

@@ -76,14 +76,12 @@ def _is_named(run: Run, own_maze: bool) -> bool:
     return run.env is not None or own_maze or registry.exists(run.task)
 
 
-def require_named(run: Run, own_maze: bool) -> None:
+def require_named(run: Run, own_maze: bool, training: bool = False) -> None:
     """Raise if nothing says how to make the environment; `own_maze` says that the data come with a maze of their
-    own."""
+    own, and `training` that evaluations can be left out."""
     if not _is_named(run, own_maze):
-        raise UserError(
-            f"no environment for task '{run.task}'; give yours with --env, or in Python as env (to train without "
-            "evaluation, give --episodes 0)"
-        )
+        without = " (to train without evaluation, give --episodes 0)" if training else ""
+        raise UserError(f"no environment for task '{run.task}'; give yours with --env, or in Python as env{without}")
 
 
 def source(run: Run) -> tuple[str, int | None]:

@@ -219,7 +219,8 @@ def evaluate(
         rows = _play(plan, path, newest, workers, env)  # training went on, and has replaced what was chosen
     if record:
         try:
-            measured.write(path, rows, conditions)
+            place = run.env if env is None else env
+            measured.write(path, rows, conditions, imports.file_digest(place) if isinstance(place, str) else None)
         except UserError as problem:  # a folder of somebody else's: the numbers are worth more than their record
             warnings.warn(f"not recorded: {problem}", NotRecorded, stacklevel=2)
     return rows

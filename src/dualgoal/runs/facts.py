@@ -154,6 +154,7 @@ class RunFacts:
     goal_list: tuple[tuple[float, ...], ...] | None = None  # those goals, if the environment does not choose them
     git: str | None = None
     frozen_rep: FrozenRep | None = None
+    env_sha256: str | None = None  # of the file of the user's own environment, if it is in one
 
     def __post_init__(self) -> None:
         for standard, shape in zip(

@@ -31,19 +31,22 @@ class Measured(EvalRow):
     criterion: str | None = None
     max_steps: int | None = None
     eval_goals: str | None = None
+    env_sha256: str | None = None  # of the file of the environment; not a condition, but a comparison looks at it
 
     @property
     def conditions(self) -> Conditions:
         return Conditions(**{name: getattr(self, field) for name, field in FIELDS.items()})
 
     def to_json(self) -> dict[str, Any]:
-        more = ("eval_seed", "random", "time", "env", "criterion", "max_steps", "eval_goals")
+        more = ("eval_seed", "random", "time", "env", "criterion", "max_steps", "eval_goals", "env_sha256")
         return super().to_json() | {name: value for name in more if (value := getattr(self, name)) is not None}
 
 
-def write(path: Path, rows: Iterable[EvalRow], conditions: Conditions) -> None:
-    """Add the rows of an evaluation under these conditions to a run directory."""
-    more = {FIELDS[name]: value for name, value in conditions._asdict().items()}
+def write(path: Path, rows: Iterable[EvalRow], conditions: Conditions, env_sha256: str | None = None) -> None:
+    """Add the rows of an evaluation under these conditions to a run directory; `env_sha256` is that of the file of the
+    environment, if it is in one."""
+    more: dict[str, Any] = {FIELDS[name]: value for name, value in conditions._asdict().items()}
+    more["env_sha256"] = env_sha256
     more["time"] = datetime.now(UTC).isoformat(timespec="seconds")
     with closing(Journal(Path(path) / FILE, Measured.from_json, Measured.to_json)) as journal:
         journal.append(Measured(**more | vars(row)) for row in rows)

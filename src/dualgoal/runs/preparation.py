@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dualgoal import jsons, machine
+from dualgoal import imports, jsons, machine
 from dualgoal.compatibility import check_pair
 from dualgoal.data.dataset import Dataset
 from dualgoal.envs import rendering, tasks
@@ -102,7 +102,8 @@ def check_evaluation(run: Run, video: bool = False) -> None:
     environment.source(run)  # what it says must be readable
     if not run.eval_steps:
         return
-    environment.require_named(run, own_maze=tasks.may_be_own(run.task))  # whether it is one, the data will say
+    own_maze = tasks.may_be_own(run.task)  # whether it is one, the data will say
+    environment.require_named(run, own_maze, training=True)
     if run.env is None and tasks.is_pixels(run.task):
         rendering.require(f"evaluation of '{run.task}'")
         require_sensible(Plan.of(run, 0).conditions, discrete=False, pixels=True)
@@ -141,6 +142,7 @@ def describe(run: Run, training: Dataset, goals: int | None = None, out: Path | 
         goals=goals,
         git=machine.commit(),
         frozen_rep=_first_stage(run, training, out) if run.frozen_rep else None,
+        env_sha256=imports.file_digest(run.env) if run.env else None,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from dualgoal import progress
@@ -19,12 +20,14 @@ from dualgoal.data.dataset import Dataset
 from dualgoal.errors import UserError, number_of
 from dualgoal.jsons import Row
 from dualgoal.loop import TrainingLoop, first_broken
-from dualgoal.runs import directory, policy, resume, rows, trackers, trees
+from dualgoal.runs import directory, duration, policy, resume, rows, trackers, trees
 from dualgoal.runs.config import Run
 from dualgoal.runs.rows import EvalRow
 from dualgoal.sampler import to_device
 
 CHUNK_SECONDS = 0.5  # between looks at signals, evaluations and the clock
+PACE_SECONDS = 5.0  # of training, after which its rate is known well enough
+LONG_SECONDS = 6 * 3600
 KEPT_EVALUATIONS = rows.LAST  # checkpoints behind a score are kept, so that it can be measured again
 
 
@@ -93,6 +96,8 @@ class Session:
         self.saves = saved_steps(run)
         self.stops = sorted(self.logs | self.saves)
         self.since = 0.0  # when the device was last accounted for
+        self.pace: tuple[int, float] | None = None  # step and time from which it is measured how long training takes
+        self.paced = False  # whether that is known
 
     def train(self, start: resume.Start, training: Any, validation: Dataset | None, request: Request) -> int:
         """Take the steps that are left, and return the last one."""
@@ -113,6 +118,7 @@ class Session:
             state, broken = self.loop.advance(state, training, count)
             self._stop_if_broken(broken)
             rate, step = count / (time.perf_counter() - began), step + count
+            self._say_if_long(step)
             if step == until:
                 self._keep_schedule(step, state, training, held_out, rate)
             self._collect(step, rate)
@@ -132,6 +138,25 @@ class Session:
             time.sleep(0.05)
         # Also what a process killed while pruning left behind.
         self.record.prune(scored_steps(self.run, step), self.saves if step == self.run.steps else None)
+
+    def _say_if_long(self, step: int) -> None:
+        """Say once, on a CPU, that what was asked for takes many hours there, and what takes less."""
+        if self.pace is None:  # the first steps are no measure: much is done in them for the first time
+            self.pace = step, time.perf_counter()
+            return
+        taken, spent = step - self.pace[0], time.perf_counter() - self.pace[1]
+        if self.paced or spent < PACE_SECONDS:
+            return
+        self.paced = True
+        seconds = (self.run.steps - step) * spent / taken
+        if jax.default_backend() != "cpu" or seconds < LONG_SECONDS:
+            return
+        parts = {kind: getattr(self.run, kind) for kind in ("rep", "algo")}
+        sizes = " ".join(f"--{kind}.hidden 128 128" for kind, part in parts.items() if hasattr(part, "hidden"))
+        self.display.say(
+            f"{self.record.path}: {duration.text(seconds)} left on this CPU; for a first look, give another --out, "
+            f"--steps 10000 --batch-size 256 --lr 1e-3 {sizes}".rstrip()
+        )
 
     def _keep_schedule(self, step: int, state: State, training: Any, held_out: Any, rate: float) -> None:
         """What is due after `step`: log, then save, then evaluate what was saved."""

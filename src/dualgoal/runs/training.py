@@ -12,7 +12,7 @@ from dualgoal.collect.find import load_data
 from dualgoal.data.dataset import Dataset
 from dualgoal.errors import number_of
 from dualgoal.files import cache_folder
-from dualgoal.runs import directory, policy, preparation, resume, trackers
+from dualgoal.runs import directory, environment, policy, preparation, resume, trackers
 from dualgoal.runs.background import Background
 from dualgoal.runs.config import Run
 from dualgoal.runs.evaluation import Plan, WorkerEvaluator
@@ -95,6 +95,9 @@ def _start(ready: Prepared, record: directory.Store, say: Say) -> Start | None:
         say(f"{out}: complete ({number_of(run.steps, 'step')})")
         return None
     say(f"{out}: {f'resuming from step {start.step:,}' if start.step else 'a new run'}, id {run.id}")
+    if run.has_policy and not run.eval_steps and not start.step:
+        env = "" if environment.is_named(run, ready.facts) else " --env"
+        say(f"{out}: the policy will not be evaluated; 'dualgoal eval{env}' does that later")
     return start
 
 
