@@ -24,7 +24,7 @@ ALLOWED = {  # a folder, or a module at the top, may import itself and what stan
     "fast": "",
     "nets": "interface fast losses errors",
     "streams": "interface options nets errors",
-    "sampler": "interface streams nets",
+    "sampler": "interface streams nets errors",
     "reps": "interface streams losses nets errors",  # representations and algorithms never import each other
     "algos": "interface streams losses nets errors",
     "registry": "reps algos interface imports errors",

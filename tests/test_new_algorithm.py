@@ -56,6 +56,26 @@ def test_the_second_example_reads_the_representations_value(page):
         Agent(small.rep("orig"), direct, spec)
 
 
+@pytest.mark.parametrize("shape", [(3,), small.IMAGE])
+def test_the_third_example_learns_from_states_some_steps_later(page, shape):
+    agent = Agent(small.rep("dual"), page.FilteredByLater(hidden=small.WIDTH), interface.Spec(shape, 2, batch_size=16))
+    data, start = small.data(shape=shape), agent.init(random.key(0))
+    drawn = agent.sample(data, random.key(1), 0).draws["far"]
+    row = lambda states: (
+        (np.asarray(states)[:, None] == np.asarray(data.observations)[None])
+        .all(axis=tuple(range(2, 2 + len(shape))))
+        .argmax(axis=1)
+    )
+    batch = agent.sample(data, random.key(1), 0)
+    at, goal, later, steps = row(batch.s), row(drawn.g), row(drawn.extra.s), np.asarray(drawn.extra.steps)
+    last = np.asarray(data.ends)[np.searchsorted(np.asarray(data.ends), at)] - 1
+    limit = np.where((goal >= at) & (goal <= last), goal, last)
+    assert (later == np.minimum(at + 5, limit)).all() and (steps == later - at).all() and steps.max() > 1
+    state, info = agent.update(start, data, random.key(1))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves((state.params, info)))
+    assert not np.array_equal(*(jax.tree.leaves(s.params.algo.value)[0] for s in (start, state)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Asking(GCBC):
     """Asks its goals for everything that the page says they tell."""

@@ -184,6 +184,7 @@ class Agent:
         params = Params(self.rep.init(k_rep, self.rep_spec), self.algo.init(k_algo, self.algo_spec), encoders)
         compatibility.check_networks(self.rep, params.rep, self.rep.goal_network)
         compatibility.check_networks(self.algo, params.algo, self.algo.policy_network)
+        compatibility.check_trainable(self.rep, self.algo, params)
         compatibility.check_encoding(self.rep, params.rep, self.rep_spec)
         targets = jax.tree.map(jnp.copy, self.with_ema(params))  # a copy: donated buffers must not be shared
         return State(params, targets, adam.init(params), jnp.zeros((), jnp.int32))
@@ -240,7 +241,7 @@ class Agent:
         found = self.algo.losses(params.algo, targets.algo, batch, goals, k_algo, self.algo_spec)
         if self.penalised is not None and (penalty := penalties[self.penalised]) is not None:
             terms["penalty"] = penalty.mean(), {}
-        terms |= compatibility.checked_losses(self.algo, found, terms)
+        terms |= compatibility.checked_losses(self.algo, found)
         info = {f"{part}/{name}": x for part, (_, values) in terms.items() for name, x in values.items()}
         info |= {f"{part}/loss": loss for part, (loss, _) in terms.items()}
         return sum((loss for loss, _ in terms.values()), jnp.zeros(())), jax.tree.map(stop_gradient, info)
@@ -296,7 +297,7 @@ class Agent:
         here = seen_from(batch.s)
         z = self.cast_for_heads(here.z)
         view = (lambda s: self.cast_for_heads(seen_from(s).z)) if self.rep.looks_at_state else (lambda s: z)
-        return Goal(drawn.success, view, as_state, value, drawn.passed), here.penalty
+        return Goal(drawn.success, view, as_state, value, drawn.passed, drawn.extra), here.penalty
 
     def represent(self, nets: Nets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
         """The representation of goals as seen from the states `s`."""

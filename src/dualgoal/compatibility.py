@@ -14,12 +14,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from dualgoal.errors import UserError, kind_of, unknown
 from dualgoal.interface import ALL_LOSSES, Algorithm, Encoded, Loss, Nets, Representation, Routes, Spec, Stream, Trains
 
 STATE = "the state"
+NOT_OF_ALGORITHMS = frozenset({"rep", "penalty", "total"})  # names under which other losses are logged
 
 
 def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> None:
@@ -137,15 +139,31 @@ def checked_routes(rep: Representation, found: Any) -> Routes:
 
 
 def check_networks(part: Representation | Algorithm, nets: Any, named: str | None) -> None:
-    """Refuse networks that are no module, or have no field of the name `named`."""
+    """Refuse networks that are no module, have no field of the name `named`, or hold something that cannot be trained:
+    every leaf of a module is."""
+    where = f"{type(part).__name__}.init"
     if not dataclasses.is_dataclass(nets):
-        raise UserError(f"{type(part).__name__}.init gives {_kind(nets)}; expected an eqx.Module, a field per network")
+        raise UserError(f"{where} gives {_kind(nets)}; expected an eqx.Module, a field per network")
     require_networks(nets, (named,) if named else ())
+    for path, leaf in jax.tree_util.tree_leaves_with_path(nets):
+        if not isinstance(leaf, jax.Array) or leaf.dtype != jnp.float32:
+            kind = f"an array of {leaf.dtype}" if hasattr(leaf, "dtype") else _kind(leaf)
+            raise UserError(
+                f"{where}: {jax.tree_util.keystr(path).lstrip('.')} is {kind}, but all that networks hold is trained, "
+                "as JAX arrays of float32; mark what is none as eqx.field(static=True), or make it an option"
+            )
+
+
+def check_trainable(rep: Representation, algo: Algorithm, params: Any) -> None:
+    """Refuse a pair without anything to train."""
+    if not jax.tree.leaves(params):
+        names = f"{type(rep).__name__} nor {type(algo).__name__}"
+        raise UserError(f"neither {names} has anything to train; give one of them networks")
 
 
 def require_networks(nets: Nets, names: tuple[str, ...]) -> list[str]:
-    """The fields of a module; raise if one of `names` is not among them."""
-    have = [field.name for field in dataclasses.fields(nets)]
+    """The fields of a module that hold networks; raise if one of `names` is not among them."""
+    have = [field.name for field in dataclasses.fields(nets) if not field.metadata.get("static")]
     if strange := [name for name in names if name not in have]:
         raise unknown(f"network of {type(nets).__name__}", strange[0], have)
     return have
@@ -180,6 +198,9 @@ def checked_encoding(rep: Representation, encoded: Any, rows: int, spec: Spec) -
         raise UserError(f"{name}.encode gives z of shape {encoded.z.shape} for {rows} goals; expected a row for each")
     if (*shape,) != wanted:
         raise UserError(f"{name}.encode gives z of shape {(*shape,)} for a goal, but by its z_shape it is {wanted}")
+    if encoded.penalty is not None and jnp.shape(encoded.penalty) != (rows,):
+        found = jnp.shape(encoded.penalty)
+        raise UserError(f"{name}.encode gives a penalty of shape {found}; expected ({rows},), a number for each goal")
     return encoded
 
 
@@ -201,19 +222,22 @@ def checked_loss(where: str, found: Any) -> Loss:
     """A loss of a part; raise unless it is a single number, with single numbers to log."""
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
         raise UserError(f"{where} gives {_kind(found)}; expected a loss and a dictionary of what to log")
+    if "loss" in found[1]:
+        raise UserError(f"{where} logs 'loss', under which the loss itself is logged; give it another name")
     for name, value in {"the loss": found[0], **found[1]}.items():
         if shape := jnp.shape(value):
             raise UserError(f"{where}: {name} has shape {shape}; expected a single number, such as its mean")
     return found
 
 
-def checked_losses(algo: Algorithm, found: Any, of_rep: Mapping[str, Loss]) -> dict[str, Loss]:
-    """All losses of an algorithm by their names; raise if the representation has a loss of the same name."""
+def checked_losses(algo: Algorithm, found: Any) -> dict[str, Loss]:
+    """All losses of an algorithm by their names; raise if one has a name under which something else is logged."""
     where = f"{type(algo).__name__}.losses"
     if not isinstance(found, dict):
         raise UserError(f"{where} gives {_kind(found)}; expected a dictionary of losses by name")
-    if taken := sorted(of_rep.keys() & found.keys()):
-        raise UserError(f"{type(algo).__name__}: a loss cannot be called '{taken[0]}'; that is the representation's")
+    if taken := sorted(NOT_OF_ALGORITHMS & found.keys()):
+        whose = "the sum of all losses" if taken[0] == "total" else "the representation's"
+        raise UserError(f"{type(algo).__name__}: a loss cannot be called '{taken[0]}'; that is {whose}")
     return {name: checked_loss(f"{where}['{name}']", loss) for name, loss in found.items()}
 
 
@@ -245,6 +269,23 @@ def check_encoding(rep: Representation, nets: Nets, spec: Spec) -> None:
         raise UserError(
             f"{name}.encode reads {others[0]}, but by its goal_network {rep.goal_network} alone turns a goal into z; "
             "name the right one, or None"
+        )
+
+
+def check_rows_alone(rep: Representation, nets: Nets, spec: Spec) -> None:
+    """Refuse a representation whose z of one goal depends on the other goals of a batch: a policy encodes goals one by
+    one, and would be given another z than in training."""
+    if is_ours(rep) or not rep.learned:
+        return
+    rng, kind = np.random.default_rng(0), np.uint8 if spec.pixels else np.float32
+    rows = lambda shape: rng.uniform(0, 100, (2, *shape)).astype(kind)
+    s, g, other = rows(spec.observation_shape), rows(spec.goal_shape), rows(spec.goal_shape)
+    other[0] = g[0]
+    z, changed = (rep.encode(nets, jnp.asarray(goals), jnp.asarray(s), jax.random.key(0)).z[0] for goals in (g, other))
+    if not jnp.array_equal(z, changed, equal_nan=True):
+        raise UserError(
+            f"{type(rep).__name__}.encode: z of one goal depends on the other goals of the batch, but policies encode "
+            "goals one by one; use numbers that were learned in place of those of the batch"
         )
 
 

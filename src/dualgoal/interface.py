@@ -48,6 +48,7 @@ class Goals(NamedTuple):
     success: Float[Array, " B"]
     state: Any = None  # (B, ...) observations that attain the goals, where goals are not observations themselves
     passed: Passed | None = None  # of goals drawn `Between` others
+    extra: Any = None  # whatever else a stream of another package draws; an algorithm finds it in its `Goal`
 
 
 class Frames(NamedTuple):
@@ -108,7 +109,9 @@ class Stream(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, drawn: Any, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Any:
-        """What was drawn, with features in place of images: `state` and `goal` are the encoders that read them."""
+        """What was drawn, with features in place of images: `state` and `goal` are the encoders that read them. It is
+        called twice: first to collect the images, which these functions then return as they are, and again for the
+        features. So it only puts things in their places, and computes nothing with them."""
 
 
 class Encoded(NamedTuple):
@@ -131,6 +134,7 @@ class Goal:
     _as_state: Callable[[], Any] | None = None
     _value: Callable[[Any], Array] | None = None
     passed: Passed | None = None
+    extra: Any = None
 
     def __call__(self, s: Any) -> Any:
         """z (B, N): these goals as seen from `s`."""

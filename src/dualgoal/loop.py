@@ -93,7 +93,7 @@ class TrainingLoop:
         self._init = jax.jit(jax.vmap(agent.init), out_shardings=self.by_seed, compiler_options=quick_compile_options())
         # Without explicit shardings, the program's own output would be an input of another type and compile it again.
         self._chunk = jax.jit(self.for_each_seed(self._steps), donate_argnums=0, out_shardings=self.by_seed)
-        self._compiled: Any = None
+        self._compiled: dict[Shapes, Any] = {}  # `_chunk`, by the data's shapes
         self._measure = jax.jit(self.for_each_seed(self._losses))
         self._prepared: dict[Shapes, Future[Any]] = {}  # `_measure` compiled, by the data's shapes
         self._copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self.by_seed)
@@ -150,10 +150,11 @@ class TrainingLoop:
         return self.compile(state, data)(state, data, self.keys, jnp.int32(steps))
 
     def compile(self, state: State, data: Transitions) -> Any:
-        """The training loop, compiled once for a state and data of these shapes."""
-        if self._compiled is None:
-            self._compiled = compile_loop(self.lower(state, data))
-        return self._compiled
+        """The training loop, compiled once for data of these shapes."""
+        shapes = _shapes(data)
+        if shapes not in self._compiled:
+            self._compiled[shapes] = compile_loop(self.lower(state, data))
+        return self._compiled[shapes]
 
     def lower(self, state: State, data: Transitions) -> Any:
         return self._chunk.lower(state, data, self.keys, jnp.int32(1))

@@ -45,7 +45,7 @@ def name_of(kind: Kind, cls: type) -> str:
             return name
     path = f"{cls.__module__}:{cls.__qualname__}"
     for name, offered in _offered(kind).items():
-        if offered == path and name not in BUILT_IN[kind]:
+        if name not in BUILT_IN[kind] and _is_offered_as(kind, offered, cls):
             return name
     if cls.__module__ == "__main__" or not imports.PATH.fullmatch(path):
         raise UserError(
@@ -53,6 +53,19 @@ def name_of(kind: Kind, cls: type) -> str:
             f"put the class at the top level of a module"
         )
     return path
+
+
+def _is_offered_as(kind: Kind, offered: str, cls: type) -> bool:
+    """Whether an entry point names this class, perhaps by a module that has it from another one."""
+    if offered == f"{cls.__module__}:{cls.__qualname__}":
+        return True
+    package = lambda place: place.partition(":")[0].partition(".")[0]
+    if package(offered) != package(cls.__module__):
+        return False  # no other package is imported for this
+    try:
+        return _imported(kind, offered) is cls
+    except UserError:  # another part of the package, which does not work
+        return False
 
 
 def kind_of(cls: Any) -> Kind | None:

@@ -10,6 +10,7 @@ import numpy as np
 from jax import random
 from jaxtyping import Array, PRNGKeyArray
 
+from dualgoal.errors import UserError
 from dualgoal.interface import Batch, Spec, Stream
 from dualgoal.nets.augment import PAD, as_held, look
 from dualgoal.streams import Rows, Transitions, random_offsets, valid_rows
@@ -50,6 +51,12 @@ def sample(data: Transitions, key: PRNGKeyArray, streams: Mapping[str, Stream], 
     for name in sorted(names, key=lambda name: streams[name].towards is not None):  # what others depend on first
         n, towards = names.index(name), streams[name].towards
         limit = None if towards is None else rows[draw_of[towards]]
+        if towards is not None and not isinstance(limit, jax.Array):
+            kind = type(streams[towards]).__name__
+            raise UserError(
+                f"the goals of '{name}' are drawn towards those of '{towards}', for which {kind} draws more than a "
+                "row; draw them towards those of another role"
+            )
         rows[name] = streams[name].rows(data, at, bits[1 + 4 * n : 5 + 4 * n], spec.discount, limit)
     offsets, own = crops(k_images, names, streams, spec) if spec.pixels else (None, dict.fromkeys(names))
     looking = lambda offsets: functools.partial(look, offsets=offsets, bf16=spec.precision == "bf16")
