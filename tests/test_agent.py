@@ -184,6 +184,18 @@ def test_distance_needs_a_value_from_somewhere():
         agent.distance(params, jnp.zeros((1, 3)), jnp.zeros((1, 3)), random.key(0))
 
 
+def test_the_value_of_either_part_can_be_asked_for():
+    agent = small.agent("dual", "gcivl")
+    params, (s, g), key = agent.init(random.key(0)).params, random.normal(random.key(1), (2, 6, 3)), random.key(2)
+    values = {of: agent.value(params, s, g, key, of) for of in (None, "rep", "algo")}
+    assert np.array_equal(values[None], values["rep"]) and not np.allclose(values["rep"], values["algo"])
+    z = agent.encode(params, g, key)
+    assert np.allclose(values["algo"], agent.algo.value(params.algo, s, z, agent.algo_spec))
+    for pair, of, words in (("orig", "rep", "Orig learns no value"), ("orig", "all", "unknown owner of a value 'all'")):
+        with pytest.raises(UserError, match=words):
+            small.agent(pair, "gcivl").distance(params, s, g, key, of)
+
+
 def test_act_on_images():
     agent = small.agent("dual", "gcivl", shape=IMAGE)
     params = agent.init(random.key(0)).params

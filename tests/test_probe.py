@@ -87,6 +87,9 @@ def test_the_command(run, capsys):
     assert main(["probe", str(run / "run"), "--data", str(run / "data"), "--seeds", "3", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["rep"], found["algo"], found["seed"], found["step"]) == ("dual", "none", 3, 40)
+    assert found["value"] == "rep"
+    assert main(["probe", str(run / "run"), "--data", str(run / "data"), "--value", "algo"]) == 2
+    assert "NoAlgorithm learns no value" in capsys.readouterr().err
     assert all(math.isfinite(found[k]) for k in ("slope", "arm", "probe"))
 
 
@@ -99,7 +102,7 @@ def test_several_runs_stand_below_each_other(run, capsys):
     twice = [str(run / "run")] * 2
     assert main(["probe", *twice, "--data", str(run / "data"), "--seeds", "3", "--count", "50"]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 and lines[0] == lines[1] and lines[0].startswith("dual + none     3         40  ")
+    assert len(lines) == 2 and lines[0] == lines[1] and lines[0].startswith("dual + none  rep       3         40  ")
     assert len(head) == len(lines[0]) and head.endswith("linear probe")
 
 

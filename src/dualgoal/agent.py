@@ -331,22 +331,20 @@ class Agent:
         return self.represent(params.rep, g, s, key).z
 
     @in_precision
-    def distance(self, params: Params, s: Array, g: Array, key: PRNGKeyArray) -> Array:
-        """Learned temporal distance in steps."""
-        return temporal_distance(self.value(params, s, g, key), self.spec.discount)
+    def distance(self, params: Params, s: Array, g: Array, key: PRNGKeyArray, of: str | None = None) -> Array:
+        """Learned temporal distance in steps, by the value of that part."""
+        return temporal_distance(self.value(params, s, g, key, of), self.spec.discount)
 
     @in_precision
-    def value(self, params: Params, s: Array, g: Array, key: PRNGKeyArray) -> Array:
-        """V(s, g) under the -1/0 reward: the representation's own where it has one, else the algorithm's."""
+    def value(self, params: Params, s: Array, g: Array, key: PRNGKeyArray, of: str | None = None) -> Array:
+        """V(s, g) under the -1/0 reward: of the part "rep" or "algo", or of the first of them that has one."""
+        have = {"rep": self.has_rep_value, "algo": self.algo.learns_value}
+        chosen = compatibility.checked_owner(self.rep, self.algo, have, of)
         s, g = self.features(params, s, g)
-        if self.has_rep_value:
+        if chosen == "rep":
             return compatibility.checked_values(self.rep, self.rep.value(params.rep, s, g, self.rep_spec), len(s))
-        if self.algo.learns_value:
-            z = self.cast_for_heads(self.represent(params.rep, g, s, key).z)
-            return compatibility.checked_values(self.algo, self.algo.value(params.algo, s, z, self.algo_spec), len(s))
-        names = f"{type(self.rep).__name__} nor {type(self.algo).__name__}"
-        which = " that this run can use" if self.rep.learns_value else ""
-        raise UserError(f"neither {names} learns a value{which} to measure distance with")
+        z = self.cast_for_heads(self.represent(params.rep, g, s, key).z)
+        return compatibility.checked_values(self.algo, self.algo.value(params.algo, s, z, self.algo_spec), len(s))
 
 
 def only(nets: Nets, names: tuple[str, ...]) -> Nets:

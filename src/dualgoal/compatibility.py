@@ -211,6 +211,20 @@ def checked_actions(algo: Algorithm, actions: Array, rows: int, spec: Spec) -> A
     return actions
 
 
+def checked_owner(rep: Representation, algo: Algorithm, have: Mapping[str, bool], of: str | None) -> str:
+    """Whose value to take, "rep" or "algo": the one that is asked for, or the first that there is."""
+    if of not in (None, *have):
+        raise unknown("owner of a value", str(of), list(have))
+    chosen = of or next((part for part, has in have.items() if has), None)
+    if chosen is not None and have[chosen]:
+        return chosen
+    which = " that this run can use" if rep.learns_value and chosen != "algo" else ""
+    if chosen is None:
+        names = f"{type(rep).__name__} nor {type(algo).__name__}"
+        raise UserError(f"neither {names} learns a value{which} to measure distance with")
+    raise UserError(f"{type(rep if chosen == 'rep' else algo).__name__} learns no value{which}")
+
+
 def checked_values(part: Representation | Algorithm, values: Array, rows: int) -> Array:
     """The values of this many pairs; raise unless there is one for each of them."""
     if values.shape != (rows,):

@@ -102,6 +102,8 @@ class Probe(Verb):
     seeds: Annotated[tuple[int, ...], unset("all")] = ()
     """Training seeds."""
     step: Step = None
+    value: Annotated[Literal["rep", "algo"] | None, unset("the representation's, if it has one", "{rep,algo}")] = None
+    """Whose learned value the distances are from: the representation's or the algorithm's."""
     draw: FromZero = 0
     """Seed of the choice of rows and pairs."""
     json: bool = False

@@ -1,6 +1,7 @@
 """What a trained run knows of a puzzle's buttons, from recorded rows alone: the scores of `scores.py` for its learned
 distance and its representation of goals. Files of OGBench's puzzles hold the buttons and the joints of the arm."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from dualgoal.errors import UserError
 from dualgoal.files import os_errors_in_one_line
 from dualgoal.probes import scores
 from dualgoal.runs import directory, policy
+from dualgoal.runs.policy import Owner
 
 JOINTS = 6  # of the arm, the first numbers of `qpos`
 BOARDS = {9: Puzzle(3, 3), 16: Puzzle(4, 4), 20: Puzzle(4, 5), 24: Puzzle(4, 6)}  # OGBench's, by number of buttons
@@ -41,6 +43,8 @@ class ButtonScores:
     algo: str
     seed: int
     step: int
+    value: Owner
+    """Whose value the distances are from: the representation's or the algorithm's."""
     slope: float
     """Steps of learned distance per button that differs, at the same distance of the arms."""
     press: float | None
@@ -64,6 +68,7 @@ def probe_run(
     *,
     seeds: Sequence[int],
     step: int | None,
+    value: Owner | None,
     split: str,
     count: int,
     draw: int,
@@ -78,7 +83,10 @@ def probe_run(
             loaded.facts.sizes.require_fit(data, rows.observations.shape[1:], rows.goals.shape[1:])
         encode = loaded.encode if loaded.run.rep.learned else None
         rep, algo = loaded.run.names
-        out.append(ButtonScores(str(run), rep, algo, seed, loaded.step, *scored(rows, loaded.distance, encode, draw)))
+        whose: Owner = value or ("rep" if loaded.agent.has_rep_value else "algo")
+        distance = functools.partial(loaded.distance, of=whose)
+        found = scored(rows, distance, encode, draw)
+        out.append(ButtonScores(str(run), rep, algo, seed, loaded.step, whose, *found))
     return out
 
 
@@ -149,9 +157,21 @@ def text(rows: Sequence[ButtonScores]) -> str:
     pairs = [f"{row.rep} + {row.algo}" for row in rows]
     of = {pair: {row.run for row, same in zip(rows, pairs, strict=True) if same == pair} for pair in pairs}
     pairs = [f"{pair} ({row.run})" if len(of[pair]) > 1 else pair for pair, row in zip(pairs, rows, strict=True)]
-    lines = [["", "seed", "     step", "steps per button", "per press", "per radian", "area (pairs)", "linear probe"]]
+    lines = [
+        [
+            "",
+            "value",
+            "seed",
+            "     step",
+            "steps per button",
+            "per press",
+            "per radian",
+            "area (pairs)",
+            "linear probe",
+        ]
+    ]
     show = lambda value: "-" if value is None else f"{value:.2f}"
     for pair, row in zip(pairs, rows, strict=True):
-        cells = [pair, str(row.seed), f"{row.step:,}", show(row.slope), show(row.press), show(row.arm)]
+        cells = [pair, row.value, str(row.seed), f"{row.step:,}", show(row.slope), show(row.press), show(row.arm)]
         lines.append([*cells, f"{show(row.area)} ({row.near})", show(row.probe)])
-    return "\n".join(texts.aligned(lines, right=range(1, len(lines[0]))))
+    return "\n".join(texts.aligned(lines, right=range(2, len(lines[0]))))

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -101,6 +101,9 @@ def _load_export(file: Path, seed: int | None, step: int | None) -> "Policy":
     return Policy(agent, params, run, facts, **named, only_acts=True)
 
 
+Owner = Literal["rep", "algo"]  # of a value
+
+
 @functools.lru_cache(maxsize=8)
 def _template(agent: Agent) -> Any:
     return jax.eval_shape(agent.init, random.key(0))
@@ -173,7 +176,7 @@ class Policy:
         compiled = lambda function, **options: jax.jit(functools.partial(self._by_row, function), **options)
         self._act = compiled(agent.act, static_argnums=5)
         self._encode = compiled(lambda params, s, g, key: agent.encode(params, g, key, s))
-        self._distance, self._value = compiled(agent.distance), compiled(agent.value)
+        self._distance, self._value = (compiled(f, static_argnums=5) for f in (agent.distance, agent.value))
         self._stages = functools.cache(self._act_in_stages)
 
     def __repr__(self) -> str:
@@ -205,20 +208,21 @@ class Policy:
             obs = np.zeros(self.facts.sizes.observation_shape) if self.facts.sizes.goal_shape else goal
         return self._answer(self._encode, obs, goal, draw)
 
-    def distance(self, obs: Any, goal: Any) -> np.ndarray:
-        """Learned temporal distance from observations to goals, in environment steps."""
-        return self._measured(self._distance, obs, goal)
+    def distance(self, obs: Any, goal: Any, of: Owner | None = None) -> np.ndarray:
+        """Learned temporal distance from observations to goals, in environment steps, by the `value` of that part."""
+        return self._measured(self._distance, obs, goal, of)
 
-    def value(self, obs: Any, goal: Any) -> np.ndarray:
-        """Learned value of observations under a reward of -1 in each step until the goal is reached."""
-        return self._measured(self._value, obs, goal)
+    def value(self, obs: Any, goal: Any, of: Owner | None = None) -> np.ndarray:
+        """Learned value of observations under a reward of -1 in each step until the goal is reached: that of the
+        representation ("rep") or of the algorithm ("algo"), by default the first of them that has one."""
+        return self._measured(self._value, obs, goal, of)
 
-    def _measured(self, function: Any, obs: Any, goal: Any) -> np.ndarray:
+    def _measured(self, function: Any, obs: Any, goal: Any, of: Owner | None) -> np.ndarray:
         if self.only_acts:
             raise UserError(
                 "an exported policy acts and encodes goals; for values and distances load the run directory"
             )
-        return self._answer(function, obs, goal, None)
+        return self._answer(function, obs, goal, None, of)
 
     def rollout(self, env: Any = None, goal: Any = 1, seed: int = 0) -> Episode:
         """One episode to evaluation goal number `goal`, or to a goal that `act` takes (coordinates, or a dict), in the
