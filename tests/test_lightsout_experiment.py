@@ -157,7 +157,7 @@ def test_following_a_distance_that_counts_lights_solves_what_it_can(tmp_path, mo
     """Pressing whatever leaves fewest lights wrong, against a search by hand of the four boards of a 1x2 puzzle."""
     run = Experiment("1x2", "orig", seeds=(0,), steps=2).to_run(**SMALL)
     out = lightsout.train(run, tmp_path / "run", trajectories=50, quiet=True)
-    monkeypatch.setattr(Agent, "value", lambda self, params, s, g, key: -jnp.abs(s - g).sum(axis=-1))
+    monkeypatch.setattr(Agent, "value", lambda self, params, s, g, key, of: -jnp.abs(s - g).sum(axis=-1))
     agreement, followed = lightsout_evaluation.learned_distance(out, seed=0)
     assert followed == 0.5, "both buttons flip both lights: a board reaches itself and its opposite, nothing else"
     assert agreement == pytest.approx(1), "of those pairs, the only ones with a distance"

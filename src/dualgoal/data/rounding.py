@@ -9,6 +9,7 @@ import numpy as np
 from dualgoal.errors import number_of
 
 TOLERATED = 0.1  # of the usual change between rows
+NOISE = 1e-12  # of a number; what changes by less was computed and is meant to stay the same
 
 
 class Coarse(UserWarning):
@@ -29,6 +30,7 @@ class Rounding:
             return
         exact = rows.astype(np.float64)
         change = np.abs(np.diff(exact, axis=0))
+        change[change <= NOISE * np.abs(exact[1:])] = 0.0
         self.error = np.maximum(self.error, np.abs(exact - exact.astype(np.float32)).max(axis=0))
         self.change, self.count = self.change + change.sum(axis=0), self.count + (change > 0).sum(axis=0)
 
