@@ -61,8 +61,8 @@ def _not_alike(runs: Sequence[Shown]) -> list[str]:
     for first, *others in _by_task(runs).values():
         for run in others:
             before, facts = first.view.facts, run.view.facts
-            if before is None or facts is None:
-                continue
+            if before is None or facts is None or first.view.run.task != run.view.run.task:
+                continue  # on Lights Out one board is several tasks, each with its own view of the same data
             recorded = directory.Recorded(first.view.run, before), directory.Recorded(run.view.run, facts)
             if otherwise := pairwise.during_training(*recorded):
                 out.append(f"{run.label} was evaluated otherwise than {first.label} ({'; '.join(otherwise)}).")
