@@ -200,6 +200,19 @@ def test_the_small_experiment_on_duals_that_look_at_the_state_is_that_of_its_fil
     assert small_row(found[0])[3] == plain["dual", "gcivl"], "the same run, once more"
 
 
+def test_the_small_runs_of_gciql_are_those_of_their_file():
+    text = (pages.ROOT / "results" / "text" / "beyond.md").read_text()
+    found = json.loads((pages.ROOT / "results" / "small_puzzle_gciql.json").read_text())
+    names = {"the goal": "orig", "φ(g)": "dual", "φ(g), trained by all losses": "dual, trained_by all"}
+    names["φ(g), trained alone for 20,000 steps, then frozen"] = "dual, frozen after 20,000 steps"
+    shown = [[names[name], *rest] for name, *rest in pages.table(text, "Two cores can ask")]
+    success = lambda row: f"{100 * sum(row['successes']) / row['episodes'] / len(row['successes']):.0f}"
+    assert shown == [
+        [row["what"], str(row["seed"]), f"{row['slope']:.1f}", f"{row['press']:.1f}", success(row)] for row in found
+    ]
+    assert {(row["step"], row["episodes"]) for row in found} == {(100_000, 10)}
+
+
 def small_row(row):
     """A row of a small experiment as its table shows it."""
     interval = "none, seeds agree" if row["interval"] is None else "[{:.0f}, {:.0f}]".format(*row["interval"])
