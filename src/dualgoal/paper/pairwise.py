@@ -117,12 +117,13 @@ def compare(paths: Sequence[str | Path], *, rows: Source = "training", until: in
     if rows != "training":
         source = f"the newest of dualgoal eval {_options(recorded[0].run, conditions)}".rstrip()
     later = None if rows == "training" else conditions
-    played = [_env_file(rows) for rows, _ in chosen]
-    files = [found.facts.env_sha256 for found in recorded] if later is None else played
+    files = [_env_file(rows) for rows, _ in chosen]
     changes = [
         dataclasses.replace(
             _difference(side, sides[0]),
-            otherwise=_with_file(_otherwise(recorded[0], found, later), files[0], file),
+            otherwise=during_training(recorded[0], found)
+            if later is None
+            else _with_file(_otherwise(recorded[0], found, later), files[0], file),
             other_data=other_data(recorded[0].facts, found.facts),
         )
         for side, found, file in zip(sides[1:], recorded[1:], files[1:], strict=True)
