@@ -224,7 +224,6 @@ DIRECT = "direct extraction needs a representation that learns a value"
         (lambda: GoalMix(0.2, 0.5, 0.0, 0.2), "does not sum to one"),
         (lambda: GoalMix(-0.2, 1.2, 0.0, 0.0), "does not sum to one"),
         (lambda: GoalMix(0.0, 0.5, 0.5, 0.0), "both geometric and uniform"),
-        (lambda: Spec(IMAGE, 2, reached_by="state"), "image observations need 'row'"),
         (lambda: Spec((3, 4), 2), r"expected \(D,\) or \(H, W, C\)"),
         (lambda: Spec((3,), 2, discount=1.0), "discount is 1.0; expected a number above 0"),
         (lambda: Spec((3,), 2, discount=0.99999999), "at most 1 - 1e-7"),

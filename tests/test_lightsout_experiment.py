@@ -42,6 +42,27 @@ def test_a_view_is_its_name():
             goals = replace(view, goals_only=True)
             assert View.parse(goals.task) == goals != view
     assert View(Puzzle(4, 5), ideal=True).task == "lightsout-4x5-ideal"
+    assert View.parse("lightsout-3x3-drawn") == View(Puzzle(3, 3), drawn=True)
+
+
+def test_a_drawn_board_shows_every_light_in_its_place():
+    view = View(Puzzle(2, 3), drawn=True)
+    board = np.array([1, 0, 0, 0, 0, 1], np.float32)
+    image = np.asarray(view.state(board))
+    assert image.shape == (16, 24, 3) and image.dtype == np.uint8
+    middles = image[3::8, 3::8]
+    np.testing.assert_array_equal(middles[..., 2] > middles[..., 0], board.reshape(2, 3) == 1)  # lit ones are blue
+    assert (image[::8] == 160).all() and (image[:, ::8] == 160).all(), "between lights is the board"
+    np.testing.assert_array_equal(view.goal(np.stack([board, 1 - board]))[0], image)
+
+
+def test_drawn_data_are_the_boards_of_the_bits(monkeypatch):
+    monkeypatch.setattr("dualgoal.collect.lightsout.BLOCK", 100)
+    drawn, bits = View(Puzzle(2, 3), drawn=True), View(Puzzle(2, 3))
+    seen, boards = (view_dataset(view, 12, 25, seed=0) for view in (drawn, bits))
+    assert seen.observations.shape == (12 * 26, 16, 24, 3) and seen.observations.dtype == np.uint8
+    np.testing.assert_array_equal(seen.observations, drawn.state(boards.observations))
+    np.testing.assert_array_equal(seen.actions, boards.actions)
 
 
 def test_ideal_views_hold_distances():
@@ -125,6 +146,23 @@ def test_every_representation_trains_and_plays_as_its_environment_shows_boards(r
     for row in directory.evaluations(out):
         played = play([env], loaded.towards, row.goal, first=0, count=1)[0]
         assert (float(played.success), float(played.length)) == (row.success, row.length)
+
+
+@pytest.mark.parametrize("rep", ["orig", "dual_siamese"])
+def test_agents_learn_from_drawn_boards_and_play_on_them(rep, tmp_path):
+    learned = {} if rep == "orig" else {"rep.hidden": [16], "rep.dim": 8}
+    experiment = Experiment("3x3", rep, seeds=(0,), steps=2, eval_every=2, batch_size=16, drawn=True)
+    run = experiment.to_run(**learned, **{"algo.hidden": [16]})
+    assert run.task == "lightsout-3x3-drawn" and run.reached_by == "state"
+    out = lightsout.train(run, tmp_path / "run", trajectories=20, quiet=True)
+    loaded = policy.load(out)
+    env = loaded.make_env()
+    assert env.observation_space.contains(env.reset(seed=0, options={"task_id": 1})[0])
+    for row in directory.evaluations(out):
+        played = play([env], loaded.towards, row.goal, first=0, count=1)[0]
+        assert (float(played.success), float(played.length)) == (row.success, row.length)
+    learned, exact = lightsout_evaluation.one_light_apart(out, seed=0)
+    assert learned.shape == exact.shape == (9,) and np.isfinite(learned).all()
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +299,10 @@ def test_a_cell_of_the_figure_is_the_default_experiment():
         (lambda: Experiment("4x5", "ideal", trained_by="all").to_run(), "ideal has nothing that could be trained"),
         (lambda: Experiment("4x5", "orig", hard_goals=0.5).to_run(), "hard_goals: orig has no loss of its own"),
         (lambda: Experiment("4x5", "dual_pair", hard_goals=0.5).to_run(), "which a phi that reads both cannot"),
+        (lambda: Experiment("4x5", "ideal", drawn=True).to_run(), "drawn: ideal shows exact distances instead of imag"),
+        (lambda: View(Puzzle(3, 3), ideal=True, drawn=True), "as an image or as distances, not as both"),
         (lambda: View.parse("lightsout-4x5-deal"), "expected lightsout-ROWSxCOLUMNS"),
+        (lambda: View.parse("lightsout-4x5-ideal-drawn"), "not as both"),
         (lambda: View(Puzzle(4, 4), True).state(np.zeros(16)), "rank 12 of 16"),
         (lambda: lightsout.train(Experiment("4x5").to_run(goal_noise=0.1), "x"), "without noise"),
         (

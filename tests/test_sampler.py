@@ -245,6 +245,17 @@ def test_success_is_row_identity_unless_asked_for_states(success, expected):
     assert float(goals.success.mean()) == pytest.approx(expected, abs=0.02)
 
 
+def test_equal_images_are_one_state_before_they_are_shifted():
+    """Four different images; every goal is shifted by offsets of its own."""
+    images = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), np.uint8)
+    kinds = np.arange(5000) % 4
+    data = small.data(lengths=[100] * 50)._replace(observations=jnp.asarray(images[kinds]))
+    spec = Spec((8, 8, 3), 2, batch_size=4000, reached_by="state", augment=0.0)
+    mix = GoalMix(0.0, 0.0, 0.0, 1.0, augment="independent")
+    goals = sampler.sample(data, random.key(0), {"value": mix}, spec).draws["value"]
+    assert float(goals.success.mean()) == pytest.approx(0.25, abs=0.03)
+
+
 @pytest.mark.parametrize(
     ("rep", "algo", "shared"), [("dual", "gcivl", True), ("dual", "crl", False), ("tra", "crl", False)]
 )

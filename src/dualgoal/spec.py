@@ -35,8 +35,6 @@ class Spec:
         if len(self.observation_shape) not in (1, 3):
             raise UserError(f"observation shape {self.observation_shape}: expected (D,) or (H, W, C)")
         check_options(self)
-        if self.pixels and self.reached_by == "state":
-            raise UserError("reached_by 'state' compares vectors; image observations need 'row'")
         if not self.goal_shape:
             object.__setattr__(self, "goal_shape", self.observation_shape)
         if self.goal_shape != self.observation_shape:

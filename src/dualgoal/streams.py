@@ -53,7 +53,8 @@ class GoalStream(Stream):
         goals = data.observations if data.goals is None else data.goals
         g, same = look(goals, rows), rows == at.rows
         if reached_by == "state":
-            same = (g == goals[at.rows]).all(axis=-1)
+            here = goals[at.rows]  # images are compared before they are shifted
+            same = (goals[rows] == here).all(axis=tuple(range(1, here.ndim)))
         return Goals(g, same.astype(jnp.float32), None if data.goals is None else look(data.observations, rows))
 
     def encode(self, drawn: Goals, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Goals:

@@ -2,7 +2,7 @@
 
 Observations and goals are boards as float32 vectors of bits; an episode ends at the goal or after as many presses as
 there are buttons, which is the diameter of an invertible board. A `View` turns bits into what a run of the experiment
-trains on, and `SeededLightsOut` is the environment of such a run.
+trains on (bits, distances or images), and `SeededLightsOut` is the environment of such a run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dualgoal.envs import lightsout_drawing
 from dualgoal.envs.lightsout_puzzle import Bits, Puzzle, anchor_distances, distance, random_boards, task_boards
 from dualgoal.envs.task_env import TaskEnv
 from dualgoal.envs.tasks import LIGHTSOUT
@@ -103,7 +104,8 @@ class LightsOut(gymnasium.Env[np.ndarray, np.int64]):
 
 @dataclass(frozen=True)
 class View:
-    """What an agent sees of a board: its bits, or its distances from 64 random boards. Its name is the run's task.
+    """What an agent sees of a board: its bits, its distances from 64 random boards, or a picture of it. Its name is the
+    run's task.
 
     The paper's experiment shows distances of states and of goals alike. With `goals_only` states stay bits, which is
     what a goal representation does everywhere else.
@@ -114,29 +116,33 @@ class View:
     scaling: str = "raw"  # A2: distances as they are, or (d - n/2) / sqrt(n/4), which has mean 0 and variance 1
     anchor_seed: int = 0  # A4: one draw of anchors for all training seeds
     goals_only: bool = False
+    drawn: bool = False
 
     def __post_init__(self) -> None:
         require_known("scaling", self.scaling, SCALINGS)
+        if self.drawn and self.ideal:
+            raise UserError("a board is seen as an image or as distances, not as both")
 
     @property
     def task(self) -> str:
         options = [self.scaling] * (self.scaling != "raw") + [f"anchors{self.anchor_seed}"] * (self.anchor_seed != 0)
         ideal = ["ideal", *["goals"] * self.goals_only, *options] if self.ideal else []
-        return "-".join([LIGHTSOUT, str(self.puzzle), *ideal])
+        return "-".join([LIGHTSOUT, str(self.puzzle), *ideal, *["drawn"] * self.drawn])
 
     @classmethod
     def parse(cls, task: str) -> View:
         """The view whose name is `task`."""
-        found = re.fullmatch(r"lightsout-([^-]+)(-ideal)?(-goals)?(-standardised)?(?:-anchors(\d+))?", task)
+        found = re.fullmatch(r"lightsout-([^-]+)(-ideal)?(-goals)?(-standardised)?(?:-anchors(\d+))?(-drawn)?", task)
         view = found and cls(
             puzzle=Puzzle.parse(found[1]),
             ideal=bool(found[2]),
             scaling="standardised" if found[4] else "raw",
             anchor_seed=int(found[5] or 0),
             goals_only=bool(found[3]),
+            drawn=bool(found[6]),
         )
         if not view or view.task != task:
-            names = "lightsout-ROWSxCOLUMNS[-ideal[-goals][-standardised]]"
+            names = "lightsout-ROWSxCOLUMNS[-drawn] or lightsout-ROWSxCOLUMNS-ideal[-goals][-standardised]"
             raise UserError(f"task '{task}': expected {names}, as lightsout-4x5-ideal")
         return view
 
@@ -145,11 +151,14 @@ class View:
         return random_boards(self.puzzle, ANCHORS, np.random.default_rng([64, self.anchor_seed]))
 
     def state(self, boards: Bits) -> jax.Array:
-        """States as the agent sees them: (..., n) zeros and ones -> (..., n) or (..., 64) float32."""
+        """States as the agent sees them: (..., n) zeros and ones -> (..., n) or (..., 64) float32, or (..., H, W, 3)
+        bytes."""
         return jnp.asarray(boards, jnp.float32) if self.goals_only else self.goal(boards)
 
     def goal(self, boards: Bits) -> jax.Array:
-        """Goals as the agent sees them: (..., n) zeros and ones -> (..., n) or (..., 64) float32."""
+        """Goals as the agent sees them, in the same forms."""
+        if self.drawn:
+            return lightsout_drawing.as_bytes(lightsout_drawing.draw(self.puzzle, boards))
         if not self.ideal:
             return jnp.asarray(boards, jnp.float32)
         d, n = anchor_distances(self.puzzle, self.anchors, boards), self.puzzle.buttons
@@ -174,7 +183,9 @@ class SeededLightsOut(TaskEnv):
         self.max_steps, self.action_dim = self.raw.max_steps, self.view.puzzle.buttons
         self.num_tasks = len(task_boards(self.view.puzzle)[0])
         self.action_space = self.raw.action_space
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, self.observation_shape, np.float32)
+        pixels = self.view.drawn
+        low, high, kind = (0, 255, np.uint8) if pixels else (-np.inf, np.inf, np.float32)
+        self.observation_space = gymnasium.spaces.Box(low, high, self.observation_shape, kind)
         self._state, self._goal = jax.jit(self.view.state), jax.jit(self.view.goal)
 
     @property

@@ -38,7 +38,10 @@ class Experiment:
     size: str = "4x5"
     """Board as ROWSxCOLUMNS: 3x3, 4x5 or 4x6. Others have no evaluation goals; see --pairs."""
     rep: RepName = "ideal"
-    """orig: bits. ideal: exact distances for states and goals (the paper), ideal_goals: for goals. Others: learned."""
+    """orig: boards as they are. ideal: exact distances for states and goals (the paper), ideal_goals: for goals.
+    Others: learned."""
+    drawn: bool = False
+    """Show boards as images instead of bits."""
     seeds: Seeds = (0, 1, 2, 3)
     """Training seeds."""
     steps: FromOne = 1_000_000
@@ -96,6 +99,8 @@ class Experiment:
             raise UserError(f"trained_by 'all': {self.rep} has nothing that could be trained; choose a learned one")
         if self.hard_goals and not learns:
             raise UserError(f"hard_goals: {self.rep} has no loss of its own; choose a learned one")
+        if self.drawn and self.rep in EXACT:
+            raise UserError(f"drawn: {self.rep} shows exact distances instead of images; choose another representation")
         every = self.eval_every or max(1, self.steps // 10)
         hidden = list(self.hidden)
         learned: dict[str, Any] = {"name": self.rep, "dim": 64, "expectile": 0.9, "hidden": hidden}
@@ -133,6 +138,7 @@ class Experiment:
             scaling=self.scaling,
             anchor_seed=self.anchor_seed,
             goals_only=self.rep == "ideal_goals",
+            drawn=self.drawn,
         )
 
     def train(self, out: str | Path, *, quiet: bool = False) -> Path:

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import random
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
-from dualgoal.envs import lightsout_puzzle
+from dualgoal.envs import lightsout_drawing, lightsout_puzzle
 from dualgoal.envs.lightsout_puzzle import Puzzle
 from dualgoal.errors import UserError
 from dualgoal.probes.options import WorldName
 
-CELL, LIGHT, ARM = 8, 4, 7  # pixels
+ARM = 7  # pixels
+ARM_COLOUR = 60.0
 MOST = 12  # buttons
-COLOURS = np.array([[200, 60, 50], [50, 80, 200]], np.float32)
-BOARD, ARM_COLOUR = 160.0, 60.0
 NOISE = 2.5  # standard deviation of each pixel, 0..255
 PRESSES = 6  # most presses between two boards that are not independent of each other, if there are as many buttons
 INDEPENDENT = 0.3  # share of pairs that are
@@ -62,7 +60,7 @@ class World:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Height, width and channels of an image."""
-        return CELL * self.puzzle.rows, CELL * self.puzzle.columns, 3
+        return lightsout_drawing.shape(self.puzzle)
 
     def lights(self, s: Boards, g: Boards) -> Float[Array, " B"]:
         """How far two boards are apart, between 0 and 1: lights that differ, or presses, as a share of all buttons."""
@@ -113,14 +111,10 @@ class World:
 
     def draw(self, key: PRNGKeyArray, boards: Boards, arms: Array) -> Images:
         """Boards as seen from above, with an arm over them, and noise in every pixel."""
-        colour = jnp.where(boards[..., None] > 0, COLOURS[1][None, None], COLOURS[0][None, None])
-        grid = colour.reshape(-1, self.puzzle.rows, self.puzzle.columns, 3)
-        cells = jnp.repeat(jnp.repeat(grid, CELL, 1), CELL, 2)
+        image = lightsout_drawing.draw(self.puzzle, boards)
         down, across = (jnp.arange(side) for side in self.shape[:2])
-        lit = lambda pixels: jnp.abs(pixels % CELL - (CELL - 1) / 2) < LIGHT / 2
-        image = jnp.where((lit(down)[:, None] & lit(across)[None])[None, ..., None], cells, BOARD)
         covers = lambda pixels, corner: (pixels[None] >= corner[:, None]) & (pixels[None] < corner[:, None] + ARM)
         under = covers(down, arms[:, 0])[:, :, None] & covers(across, arms[:, 1])[:, None]
         image = jnp.where(under[..., None], ARM_COLOUR, image)
         noisy = image + NOISE * random.normal(key, image.shape)
-        return jnp.clip(jnp.round(noisy), 0, 255).astype(jnp.uint8)
+        return lightsout_drawing.as_bytes(noisy)
