@@ -6,6 +6,8 @@ The tables below are those sections, typed in by hand. They know nothing of `rou
 and what it moves is compared by module.
 """
 
+import itertools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -31,7 +33,10 @@ VALUE_LOSSES = {
     "dqn": {"value"},
     "hiql": {"value"},
     "trl": {"critic"},
+    "daf": set(),
 }
+# Losses of neither kind, which move nothing but a network of the algorithm.
+OTHER_LOSSES = {"displacement"}
 
 # What trains each network of a representation on vectors, under an algorithm that has a value loss ...
 VECTORS = {
@@ -108,6 +113,7 @@ OWN = {
     "dqn": {"critic": "value"},
     "hiql": {"value": "value", "low": "low", "high": "high"},
     "trl": {"critic": "critic", "actor": "actor"},
+    "daf": {"displacement": "displacement", "actor": "actor"},
 }
 # What a representation calls the parts of its loss.
 PARTS = {
@@ -119,7 +125,12 @@ PARTS = {
 
 SHAPES = {"vectors": (3,), "images": small.IMAGE}
 LOOKS_AT_STATE = ("hiql_phi", "dual_siamese", "dual_pair", "dual_token")
-REFUSED = {("orig", "hiql", "images"), *((rep, "crl", kind) for rep in LOOKS_AT_STATE for kind in SHAPES)}
+HAS_FACTORS = ("dual",)
+REFUSED = {
+    ("orig", "hiql", "images"),
+    *((rep, "crl", kind) for rep in LOOKS_AT_STATE for kind in SHAPES),
+    *((rep, "daf", kind) for rep in REPS if rep not in HAS_FACTORS for kind in SHAPES),
+}
 # Images take seconds per pair. Lights Out has none. What `routes` may depend on is images, and whether there is a value
 # loss: so every representation is joined with GCIVL, every one of the paper with GCFBC, and the others with a few.
 PAPER = ("orig", "vib", "vip", "tra", "byol", "dual")
@@ -131,6 +142,7 @@ ON_IMAGES = {
     "gcbc": ("dual", "vib", "hiql_phi"),
     "hiql": ("dual", "vib", "hiql_phi"),
     "trl": ("dual",),
+    "daf": ("dual",),
     "dqn": (),
 }
 CASES = [
@@ -146,6 +158,7 @@ def test_the_tables_know_every_part():
     assert set(VECTORS) == set(IMAGES) == set(REPS)
     assert set(OWN) == set(ALGOS) - {"none"}
     assert set(LOOKS_AT_STATE) == {name for name in REPS if small.rep(name).looks_at_state}
+    assert set(HAS_FACTORS) == {name for name in REPS if small.rep(name).factor_shape}
 
 
 @pytest.mark.parametrize(("rep", "algo", "kind"), sorted(REFUSED))
@@ -163,7 +176,7 @@ def allowed(rep: str, algo: str, kind: str) -> dict[str, set[str]]:
     moved: dict[str, set[str]] = {}
     for group, losses in table[rep].items():
         for loss in losses.split():
-            for name in {"VALUE": values, "POLICY": set(OWN[algo].values()) - values}.get(loss, {loss}):
+            for name in {"VALUE": values, "POLICY": set(OWN[algo].values()) - values - OTHER_LOSSES}.get(loss, {loss}):
                 moved.setdefault(name, set()).add(group)
     for net, loss in OWN[algo].items():
         moved.setdefault(loss, set()).add(f"own {net}")
@@ -301,9 +314,16 @@ def test_late_fusion_of_orig_has_a_pair_of_encoders_per_network():
     assert state.params.encoders is None
 
 
-@pytest.mark.parametrize(("rep", "algo"), list(zip(REPS, OWN, strict=False)))
+# Every representation and every algorithm at least once; DAF works with Dual alone.
+ONCE = [
+    ("dual", "daf"),
+    *zip([rep for rep in REPS if rep != "dual"], itertools.cycle(algo for algo in OWN if algo != "daf"), strict=False),
+]
+
+
+@pytest.mark.parametrize(("rep", "algo"), ONCE)
 def test_compiled_update_traces_once(rep, algo):
-    """Every representation and every algorithm once, for many steps."""
+    """One trace for many steps."""
     agent, data = matched(rep, algo)
     traces = []
 

@@ -1,4 +1,4 @@
-"""Nine pairs against a slow, literal reading of the method's formulas in NumPy and float64.
+"""Ten pairs against a slow, literal reading of the method's formulas in NumPy and float64.
 
 The functions below were written from sections 3 to 5 and 14, symbol by symbol, and share nothing with the package but
 the arrays of its networks. `now` are the parameters that are differentiated and `then` the same parameters where the
@@ -60,7 +60,7 @@ def log_pi(p, s, z, a):
 
 def drawn_by_rep(b):
     """What the representation's own loss drew; Dual uses the value's goals."""
-    return b.draws.get("rep", b.draws["value"])
+    return b.draws["rep"] if "rep" in b.draws else b.draws["value"]
 
 
 def weight(x, kappa):
@@ -203,6 +203,18 @@ def dual_trl(now, then, slow, b, noise):
     return {**dual_own(now, then, slow, b), **trl(now.algo, then.algo, slow.algo, b, z)}
 
 
+def dual_daf(now, then, slow, b, noise, alpha=10.0):
+    """The displacement of the embedding under an action, for each member; what it gains towards a goal, for both."""
+    u, phi = members(now.algo.displacement, b.s, b.a), members(then.rep.phi, b.draws["actor"].g)
+    u_then = members(then.algo.displacement, b.s, b.a)
+    psi, psi_next = members(then.rep.psi, b.s), members(then.rep.psi, b.next_s)
+    error = np.mean([(u[e] - (GAMMA * psi_next[e] - psi[e])) ** 2 for e in (0, 1)])
+    a = 0.5 * sum((u_then[e] * phi[e]).sum(-1) / np.sqrt(N) for e in (0, 1))
+    log_prob = log_pi(now.algo.actor, b.s, average(then.rep.phi, b.draws["actor"].g), b.a)[1]
+    actor = -(np.minimum(np.exp(alpha * a), 100.0) * log_prob).mean()
+    return {**dual_own(now, then, slow, b), "displacement/loss": error, "actor/loss": actor}
+
+
 def vib_gcivl(now, then, slow, b, noise, beta=0.001):
     def z(p, role):
         phi = p.rep.phi
@@ -267,16 +279,27 @@ PAIRS = {
     ("orig", "hiql"): orig_hiql,
     ("dual", "hiql"): dual_hiql,
     ("dual", "trl"): dual_trl,
+    ("dual", "daf"): dual_daf,
     ("hiql_phi", "hiql"): hiql_phi_hiql,
 }
-TERMS = ("rep/loss", "penalty/loss", "value/loss", "critic/loss", "actor/loss", "low/loss", "high/loss")
+TERMS = (
+    "rep/loss",
+    "penalty/loss",
+    "value/loss",
+    "critic/loss",
+    "displacement/loss",
+    "actor/loss",
+    "low/loss",
+    "high/loss",
+)
 
 
 def fixed_batch(rep: str, rng, roles=("value", "actor")) -> Batch:
+    """A batch in which Dual shares its goals with the value, unless the algorithm has none or draws others."""
     draw = lambda d=D: rng.normal(size=(B, d))
     goals = lambda: Goals(draw(), np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0]))
     draws = {role: goals() for role in roles}
-    if rep not in ("dual", "orig", "hiql_phi") or "between" in roles:  # TRL's goals are not Dual's
+    if rep not in ("dual", "orig", "hiql_phi") or "between" in roles or "value" not in roles:
         draws["rep"] = Frames(draw(), draw(), draw(), draw()) if rep == "vip" else goals()
     if "between" in roles:
         steps = np.array([0, 1, 5, 2, 3, 0]), np.array([4, 1, 0, 3, 1, 0])
@@ -304,7 +327,7 @@ def test_losses_and_gradients_equal_the_formulas(rep, algo, monkeypatch):
     noisy = lambda tree: jax.tree.map(lambda x: np.asarray(x, np.float64) + 0.3 * rng.normal(size=x.shape), tree)
     state = agent.init(random.key(0))
     params, slow = noisy(state.params), noisy(state.targets)
-    batch = fixed_batch(rep, rng, ("value", *(role for role in agent.algo.roles if role != "value")))
+    batch = fixed_batch(rep, rng, tuple(sorted(agent.algo.roles, key=lambda role: role != "value")))
     noise = fixed_noise(monkeypatch, rng)
     with jax.enable_x64(True):
         exact = lambda tree: jax.tree.map(jnp.asarray, tree)
@@ -354,5 +377,6 @@ def test_options_used_above_are_the_documented_ones():
     assert (hiql_.expectile, hiql_.alpha_low, hiql_.alpha_high) == (0.7, 3.0, 3.0)
     trl_ = small.algo("trl")
     assert (trl_.expectile, trl_.falloff, trl_.alpha) == (0.7, 0.5, 1.0)
+    assert (small.algo("daf").alpha, small.algo("daf").displacement) == (10.0, "predicted")
     assert (small.rep("vib").beta, small.algo("crl").alpha) == (0.001, 0.1)
     assert dataclasses.asdict(small.rep("byol"))["flow_gradient"] is True

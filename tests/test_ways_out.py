@@ -224,12 +224,14 @@ def test_the_reader_on_the_page_knows_every_option_of_dual(options):
 
 KINDS = {  # of the two networks; whatever is not here is "other"
     "orig": "identity", "dual": "mlp", "vip": "mlp", "tra": "mlp", "byol": "mlp", "vib": "bottleneck",
-    "gcivl": "gaussian", "crl": "gaussian", "gciql": "gaussian", "gcbc": "gaussian", "trl": "gaussian", "gcfbc": "flow",
+    **dict.fromkeys(("gcivl", "crl", "gciql", "gcbc", "trl", "daf"), "gaussian"), "gcfbc": "flow",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", [(4,), (8, 8, 3)])
-@pytest.mark.parametrize("rep, algo", [*((rep, "gcbc") for rep in REPS), *(("vib", algo) for algo in ALGOS)])
+@pytest.mark.parametrize(
+    "rep, algo", [*((rep, "gcbc") for rep in REPS), *(("dual" if algo == "daf" else "vib", algo) for algo in ALGOS)]
+)
 def test_every_part_is_what_its_export_says(rep, algo, shape):
     if algo == "none" or (len(shape) == 3 and rep != "vib" and rep in REPS and rep not in ("orig", "dual")):
         return

@@ -145,7 +145,8 @@ class Agent:
         """What the algorithm's networks read: z instead of goals."""
         shape, spec = compatibility.checked_shape(self.rep, self.rep_spec), self.rep_spec
         raw = not self.rep.learned and spec.goals_as_states  # z is the goal itself, and the goal is a state
-        return dataclasses.replace(spec, goal_shape=shape, goals_on_sphere=self.rep.on_sphere, goals_as_states=raw)
+        told: dict[str, Any] = {"goals_on_sphere": self.rep.on_sphere, "factor_shape": self.rep.factor_shape}
+        return dataclasses.replace(spec, goal_shape=shape, goals_as_states=raw, **told)
 
     @cached_property
     def streams(self) -> dict[str, Stream]:
@@ -290,14 +291,13 @@ class Agent:
             states = there.g if there.state is None else there.state
             return states if params.encoders is None else params.encoders.state(states)
 
-        def value(s: Array) -> Array:
-            fixed = stop_gradient((params.rep, s, drawn.g))
-            return self.rep.value(*fixed, self.rep_spec)
-
+        fixed = lambda s: stop_gradient((params.rep, s, drawn.g))
+        value = lambda s: self.rep.value(*fixed(s), self.rep_spec)
+        factors = lambda s: compatibility.checked_factors(self.rep, self.rep.factors(*fixed(s)), len(s))
         here = seen_from(batch.s)
         z = self.cast_for_heads(here.z)
         view = (lambda s: self.cast_for_heads(seen_from(s).z)) if self.rep.looks_at_state else (lambda s: z)
-        return Goal(drawn.success, view, as_state, value, drawn.passed, drawn.extra), here.penalty
+        return Goal(drawn.success, view, as_state, value, factors, drawn.passed, drawn.extra), here.penalty
 
     def represent(self, nets: Nets, g: Array, s: Array, key: PRNGKeyArray) -> Encoded:
         """The representation of goals as seen from the states `s`."""

@@ -34,6 +34,11 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
     if without and type(rep).loss is not Representation.loss:
         raise UserError(f"{type(rep).__name__} has a loss but draws no goals for it; give it a stream, see streams.py")
     refused = f"{type(algo).__name__} cannot use {type(rep).__name__}"
+    if algo.needs_factors and rep.factor_shape is None:
+        raise UserError(
+            f"{refused}: it needs a representation whose value is an inner product of what it makes of the state alone "
+            "and of the goal alone, such as dual with aggregation inner"
+        )
     if algo.needs_rep_value and not rep.learns_value:
         raise UserError(f"{refused}: direct extraction needs a representation that learns a value, such as dual")
     if algo.needs_blind and rep.looks_at_state:
@@ -230,6 +235,18 @@ def checked_values(part: Representation | Algorithm, values: Array, rows: int) -
     if values.shape != (rows,):
         raise UserError(f"{type(part).__name__}.value gives values of shape {values.shape}; expected ({rows},)")
     return values
+
+
+def checked_factors(rep: Representation, found: Any, rows: int) -> tuple[Array, Array]:
+    """psi(s) and phi(g) of a representation's value; raise unless both have the form that it declares."""
+    assert rep.factor_shape is not None
+    members, size = rep.factor_shape
+    shapes = tuple(jnp.shape(x) for x in found) if isinstance(found, tuple) else None
+    if shapes != 2 * ((members, rows, size),):
+        what = f"arrays of shapes {' and '.join(map(str, shapes))}" if shapes else _kind(found)
+        expected = f"psi(s) and phi(g), each of shape ({members}, {rows}, {size}) as its factor_shape says"
+        raise UserError(f"{type(rep).__name__}.factors gives {what}; expected {expected}")
+    return found
 
 
 def checked_loss(where: str, found: Any) -> Loss:

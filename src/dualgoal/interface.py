@@ -1,4 +1,4 @@
-"""The vocabulary of the method: what is sampled, what a goal representation is, what an algorithm is.
+"""The vocabulary of the method: what a representation and an algorithm are. What is sampled stands in `draws.py`.
 
 A *representation* turns a goal into what an algorithm reads instead of it (section 4 of the method). An *algorithm*
 turns states and goals into losses and actions (section 5). Neither knows the other; `agent.py` joins them. Both are
@@ -15,9 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from dualgoal.options import AtLeastOne as AtLeastOne  # for parts, which find everything they need here
+from dualgoal.draws import Batch as Batch  # for parts, which find everything they need here
+from dualgoal.draws import Frames as Frames
+from dualgoal.draws import Goals as Goals
+from dualgoal.draws import Look as Look
+from dualgoal.draws import Passed as Passed
+from dualgoal.draws import Stream as Stream
+from dualgoal.options import AtLeastOne as AtLeastOne
 from dualgoal.options import Expectile as Expectile
 from dualgoal.options import Share as Share
 from dualgoal.options import Size as Size
@@ -30,88 +36,6 @@ Info = dict[str, Array]
 Nets = Any  # an eqx.Module whose fields are the networks of one part
 Loss = tuple[Array, Info]  # a scalar, and numbers to log
 Trains = Literal["value", "actor"]
-
-
-class Passed(NamedTuple):
-    """What is known of a goal that lies on the way from a transition to another goal: how many steps are before and
-    after it, and the action that was taken there."""
-
-    before: Int[Array, " B"]
-    after: Int[Array, " B"]
-    a: Array  # (B, A), or (B,) integers when discrete
-
-
-class Goals(NamedTuple):
-    """One goal per transition, and whether the transition starts at it (reward = success - 1, mask = 1 - success)."""
-
-    g: Any  # (B, ...) observations, or goals of another kind, or features of either
-    success: Float[Array, " B"]
-    state: Any = None  # (B, ...) observations that attain the goals, where goals are not observations themselves
-    passed: Passed | None = None  # of goals drawn `Between` others
-    extra: Any = None  # whatever else a stream of another package draws; an algorithm finds it in its `Goal`
-
-
-class Frames(NamedTuple):
-    """Four observations of one trajectory window per sample (o_0, o_k, o_{k+1}, o_T), each (B, ...): what VIP uses."""
-
-    first: Any
-    now: Any
-    after: Any
-    last: Any
-
-
-class Batch(NamedTuple):
-    """Transitions, and what was drawn for the losses. Losses with equal goal distributions share a draw, so `draws` is
-    keyed by draw; `Agent.draw_of` says which draw belongs to which loss."""
-
-    s: Any  # (B, ...)
-    a: Float[Array, "B A"]  # discrete actions are one-hot
-    next_s: Any  # (B, ...)
-    draws: dict[str, Goals | Frames]
-
-
-Look = Callable[[Array, Array], Array]  # reads (T, ...) in rows (B,): images cropped at their offsets
-
-
-class Stream(abc.ABC):
-    """What one loss draws for every transition of a batch: goals, or a window of a trajectory. Subclasses are frozen
-    dataclasses, whose methods draw and choose the image encoder for each observation. Parts choose one of the kinds in
-    `streams.py`, whose `Transitions` and `Sampled` are the `data` and `at` below; few need another kind."""
-
-    shared: bool = True
-    """Whether losses with equal streams use one and the same draw."""
-    towards: str | None = None
-    """The role whose goals must be drawn first, if this stream depends on them."""
-
-    @property
-    def ahead(self) -> bool:
-        """Whether it only draws later states of the transition's own episode, or the transition's own state."""
-        return False
-
-    @property
-    def needs_ahead(self) -> bool:
-        """Whether the goals that it is drawn `towards` must lie `ahead`."""
-        return False
-
-    @abc.abstractmethod
-    def rows(self, data: Any, at: Any, bits: Array, discount: float, towards: Any) -> Any:
-        """Row numbers for the transitions `at`, as a pytree of (B,) integers. `bits` are random; `towards` is what was
-        drawn for the role that the attribute `towards` names, or None."""
-
-    @abc.abstractmethod
-    def offsets(self, offsets: Array, key: PRNGKeyArray) -> Array | None:
-        """Where images of this draw are cropped, as augmentation: at the `offsets` of the batch, or at others drawn
-        with `key`. None: its images are not cropped."""
-
-    @abc.abstractmethod
-    def observe(self, data: Any, at: Any, rows: Any, reached_by: str, look: Look) -> Goals | Frames:
-        """The observations in these rows, each read with `look`."""
-
-    @abc.abstractmethod
-    def encode(self, drawn: Any, state: Callable[[Any], Any], goal: Callable[[Any], Any]) -> Any:
-        """What was drawn, with features in place of images: `state` and `goal` are the encoders that read them. It is
-        called twice: first to collect the images, which these functions then return as they are, and again for the
-        features. So it only puts things in their places, and computes nothing with them."""
 
 
 class Encoded(NamedTuple):
@@ -133,6 +57,7 @@ class Goal:
     _view: Callable[[Any], Any]
     _as_state: Callable[[], Any] | None = None
     _value: Callable[[Any], Array] | None = None
+    _factors: Callable[[Any], tuple[Array, Array]] | None = None
     passed: Passed | None = None
     extra: Any = None
 
@@ -150,6 +75,11 @@ class Goal:
         """The representation's own value V(s, g), without gradients. Only where the representation learns one."""
         assert self._value is not None
         return self._value(s)
+
+    def factors(self, s: Any) -> tuple[Float[Array, "E B N"], Float[Array, "E B N"]]:
+        """psi(s) and phi(g), whose inner product is that value, without gradients. Only where it is one."""
+        assert self._factors is not None
+        return self._factors(s)
 
 
 class Role(NamedTuple):
@@ -206,6 +136,11 @@ class Representation(abc.ABC):
     def learns_value(self) -> bool:
         """Whether `value` gives a goal-conditioned value under the -1/0 reward."""
         return False
+
+    @property
+    def factor_shape(self) -> tuple[int, int] | None:
+        """The members E and the size N of `factors`, if its value is an inner product of a psi(s) and a phi(g)."""
+        return None
 
     @property
     def learned(self) -> bool:
@@ -272,6 +207,10 @@ class Representation(abc.ABC):
         """Its own value V(s, g) (B,) under the -1/0 reward."""
         raise TypeError(f"{type(self).__name__} says that it learns a value, so it must define it")
 
+    def factors(self, nets: Nets, s: Array, g: Array) -> tuple[Float[Array, "E B N"], Float[Array, "E B N"]]:
+        """psi(s) and phi(g): its value is their inner product divided by sqrt(N), averaged over the members."""
+        raise TypeError(f"{type(self).__name__} says that its value has factors, so it must define them")
+
 
 @dataclass(frozen=True)
 class Algorithm(abc.ABC):
@@ -300,6 +239,11 @@ class Algorithm(abc.ABC):
     @property
     def needs_rep_value(self) -> bool:
         """Whether it uses the representation's own value (direct extraction, section 4.8)."""
+        return False
+
+    @property
+    def needs_factors(self) -> bool:
+        """Whether it uses psi(s) and phi(g), of which the representation's own value is the inner product."""
         return False
 
     @property

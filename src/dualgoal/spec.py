@@ -29,6 +29,7 @@ class Spec:
     goal_shape: tuple[int, ...] = ()  # shape of one goal, or of z for an algorithm; () means: as an observation
     fusion: Literal["concat", "early", "late"] = "concat"  # how one network joins s and g; images: "early" or "late"
     goals_on_sphere: bool = False  # for an algorithm: every z has the length sqrt(N)
+    factor_shape: tuple[int, int] | None = None  # for an algorithm: of the representation's `factors`, if it has any
     goals_as_states: bool = True  # goals are states, and features of both alike; for an algorithm: and z is the goal
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 (`compatibility` has the exceptions); more may come from other packages."""
 
 from dualgoal.algos.crl import CRL
+from dualgoal.algos.daf import DAF
 from dualgoal.algos.dqn import DQN
 from dualgoal.algos.gcbc import GCBC
 from dualgoal.algos.gcfbc import GCFBC
@@ -21,7 +22,8 @@ ALGOS: dict[str, type[Algorithm]] = {
     "dqn": DQN,
     "hiql": HIQL,
     "trl": TRL,
+    "daf": DAF,
     "none": NoAlgorithm,
 }
 
-__all__ = ["ALGOS", "CRL", "DQN", "GCBC", "GCFBC", "GCIQL", "GCIVL", "HIQL", "TRL", "NoAlgorithm"]
+__all__ = ["ALGOS", "CRL", "DAF", "DQN", "GCBC", "GCFBC", "GCIQL", "GCIVL", "HIQL", "TRL", "NoAlgorithm"]

@@ -101,12 +101,13 @@ TABLES: dict[str, Table] = {table.name: table for table in (
     Table("lightsout", "Lights Out figure", "DQN on Lights Out", ("lightsout-4x5", "lightsout-4x6"), (
         Column("orig", "Orig", "orig", "dqn"), Column("dual", "Dual", "dual", "dqn"),
     ), highlight=False, average=False),
-    Table("beyond", OURS, "GCIQL and HIQL on states", STATE_TASKS, (
+    Table("beyond", OURS, "GCIQL, HIQL and DAF on states", STATE_TASKS, (
         Column("orig_gciql", "Orig + GCIQL", "orig", "gciql"),
         Column("dual_gciql", "Dual + GCIQL", "dual", "gciql"),
         Column("orig_hiql", "Orig + HIQL", "orig", "hiql"),
         Column("hiql_phi_hiql", "HIQL's φ + HIQL", "hiql_phi", "hiql"),
         Column("dual_hiql", "Dual + HIQL", "dual", "hiql"),
+        Column("dual_daf", "Dual + DAF", "dual", "daf"),
     ), contrasts=(("dual_gciql", "orig_gciql"), ("dual_hiql", "orig_hiql"), ("dual_hiql", "hiql_phi_hiql"))),
     Table("state_aware", OURS, "A dual that looks at the state, and its controls, with GCIVL on states", STATE_TASKS, (
         Column("dual", "Dual", "dual", "gcivl"),

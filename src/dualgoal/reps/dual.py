@@ -33,7 +33,7 @@ from dualgoal.interface import (
     Weight,
     rewards,
 )
-from dualgoal.nets.heads import Embedding, Towers, Value, to_sphere
+from dualgoal.nets.heads import MEMBERS, Embedding, Towers, Value, to_sphere
 from dualgoal.reps import aggregation
 from dualgoal.streams import VALUE_GOALS, GoalMix
 
@@ -103,6 +103,10 @@ class Dual(Representation):
         return ("critic",) if self.learner == "iql" else ("phi", "psi", "mean_weight")
 
     @property
+    def factor_shape(self) -> tuple[int, int] | None:
+        return (MEMBERS, self.dim) if self.aggregation == "inner" and self.reward == "negative" else None
+
+    @property
     def embeds_both(self) -> bool:
         return self.aggregation in aggregation.SHARED
 
@@ -137,6 +141,9 @@ class Dual(Representation):
     def embed(self, nets: DualNets, s: Array, g: Array) -> tuple[Float[Array, "E B N"], Float[Array, "E B N"]]:
         """psi(s) and phi(g) of every ensemble member."""
         return (nets.psi or nets.phi)(s), nets.phi(g)
+
+    def factors(self, nets: DualNets, s: Array, g: Array) -> tuple[Float[Array, "E B N"], Float[Array, "E B N"]]:
+        return self.embed(nets, s, g)
 
     def f(self, nets: DualNets, s: Array, g: Array) -> Float[Array, "E B"]:
         """V(s, g) of every ensemble member."""

@@ -87,6 +87,7 @@ class StateAware(Dual, abc.ABC):
     """phi(s, g) = phi(g) + sigmoid(a) delta(s, g), where a starts at -5, so that at first phi hardly looks at s."""
 
     looks_at_state = True
+    factor_shape = None  # phi changes with the state, so that V(s', g) - V(s, g) is no inner product with one phi
     fusion = "early"
     goal_network = None
 

@@ -41,8 +41,14 @@ class Wrapped(Representation):
     def value(self, nets: Nets, s: Array, g: Array, spec: Spec) -> Array:
         return self.inner.value(nets, s, g, spec)
 
+    def factors(self, nets: Nets, s: Array, g: Array) -> tuple[Array, Array]:
+        return self.inner.factors(nets, s, g)
+
 
 # `Wrapped` takes these from the representation inside. Not `goal_network`: a subclass may compute z in another way.
-FORWARDED = ("ema", "stream", "learns_value", "looks_at_state", "on_sphere", "embeds_both", "compares_both", "fusion")
+FORWARDED = (
+    "ema", "stream", "learns_value", "factor_shape", "looks_at_state", "on_sphere", "embeds_both", "compares_both",
+    "fusion",
+)  # fmt: skip
 for _name in FORWARDED:
     setattr(Wrapped, _name, property(attrgetter(f"inner.{_name}")))
