@@ -43,6 +43,15 @@ def test_an_observed_displacement_needs_no_network():
     assert {name for name in info if name.endswith("/loss")} == {"rep/loss", "actor/loss"}
 
 
+def test_the_reward_can_be_added_to_the_advantage():
+    found = {}
+    for reward in (False, True):
+        agent, data = agent_with(small.rep("dual"), reward=reward), small.data()
+        state, batch = agent.init(random.key(0)), agent.sample(data, random.key(1), 0)
+        found[reward] = agent.losses(state.params, state.targets, batch, random.key(1))[1]["actor/advantage"]
+    assert float(found[True] - found[False]) == pytest.approx(float(batch.draws["actor"].success.mean()) - 1, abs=1e-5)
+
+
 def test_what_is_missed_is_a_share():
     moved = random.normal(random.key(0), (2, 4, 8))
     for predicted, share in ((moved, 0), (jnp.zeros_like(moved), 1), (0.5 * moved, 0.25)):

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal import losses
 from dualgoal.algos import actors
-from dualgoal.interface import Algorithm, Batch, Goal, GoalsByRole, Loss, Role, Sizes, Spec, Weight
+from dualgoal.interface import Algorithm, Batch, Goal, GoalsByRole, Loss, Role, Sizes, Spec, Weight, rewards
 from dualgoal.nets.heads import Actor, Embedding
 from dualgoal.streams import ACTOR_GOALS
 
@@ -36,6 +36,8 @@ class DAF(Algorithm):
     """Inverse temperature of the advantage weights."""
     displacement: Literal["predicted", "observed"] = "predicted"
     """How an action moves the state's embedding: predicted by a network, or observed in the transition alone."""
+    reward: bool = False
+    """Add the reward, -1 until the goal is reached, so that an action on a shortest path has the advantage 0."""
     hidden: Sizes = (512, 512, 512)
     """Hidden layer sizes."""
 
@@ -67,7 +69,7 @@ class DAF(Algorithm):
         }
 
     def actor_loss(self, nets: DAFNets, batch: Batch, goal: Goal, moved: Members, phi: Members, spec: Spec) -> Loss:
-        gain = along(moved, phi)
+        gain = along(moved, phi) + (rewards(goal.success)[0] if self.reward else 0.0)
         log_prob = actors.log_prob(nets.actor, batch.s, goal(batch.s), batch.a, spec)
         return losses.awr(gain, log_prob, self.alpha), {"advantage": gain.mean(), "log_prob": log_prob.mean()}
 
