@@ -70,9 +70,10 @@ def test_fusion(fusion, size):
         assert np.abs(together - other).max() > 1e-3
 
 
-@pytest.mark.parametrize("shape", [(3, 8, 3, 16), (2, 6, 16, 32)])
+@pytest.mark.parametrize("shape", [(3, 7, 3, 16), (2, 6, 16, 32)])
 def test_gradients_of_convolutions_are_rewritten_bit_for_bit(shape):
-    """All have the layout that XLA's library for CPUs knows; JAX's own have others, slow inside of loops."""
+    """All have the layout that XLA's library for CPUs knows; JAX's own have others, slow inside of loops. Sides and
+    channels are such that no pixels are computed together (test_blocks.py)."""
     batch, side, inputs, outputs = shape
     x = random.normal(random.key(0), (batch, side, side, inputs))
     w = random.normal(random.key(1), (3, 3, inputs, outputs))

@@ -12,8 +12,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import random
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from dualgoal.fast.blocks import in_blocks
 from dualgoal.fast.convolution import convolve
 from dualgoal.fast.matmul import product
 from dualgoal.fast.pooling import max_pool
@@ -57,12 +59,16 @@ class Stack(eqx.Module):
         return x + self.block[1](jax.nn.relu(self.block[0](jax.nn.relu(x))))
 
 
-def maps(stacks: tuple[Stack, ...], images: Float[Array, "B H W C"]) -> Float[Array, "B h w 32"]:
+def maps(stacks: tuple[Stack, ...], images: Images, dtype: DTypeLike) -> Float[Array, "B h w 32"]:
     """The output of the stacks for an image: a map with a vector for every eighth pixel."""
-    x = images / 255
-    for stack in stacks:
-        x = stack(x)
-    return jax.nn.relu(x)
+
+    def of_block(images: Images) -> Float[Array, "B h w 32"]:
+        x = images.astype(dtype) / 255
+        for stack in stacks:
+            x = stack(x)
+        return jax.nn.relu(x)
+
+    return in_blocks(of_block, images)
 
 
 def layers(stacks: tuple[Stack, ...]) -> Stacks:
@@ -75,7 +81,7 @@ def trunk(stacks: tuple[Stack, ...], images: Images, bf16: bool) -> Float[Array,
     ops = ops_for([images.shape], bf16)
     if ops is not None:
         return feature_maps(ops, layers(stacks), (images,))[0]
-    return maps(stacks, images.astype(jnp.bfloat16 if bf16 else stacks[0].first.w.dtype))
+    return maps(stacks, images, jnp.bfloat16 if bf16 else stacks[0].first.w.dtype)
 
 
 def make_stacks(keys: Iterable[PRNGKeyArray], channels: int) -> tuple[Stack, ...]:
@@ -120,7 +126,7 @@ class Impala(eqx.Module):
 @functools.partial(jax.jit, inline=True)  # an agent encodes many batches of images: trace the encoder only once
 def features(net: Impala, images: Images) -> Float[Array, "B 512"]:
     dtype = jnp.bfloat16 if net.bf16 else net.w.dtype
-    x = maps(net.stacks, images.astype(dtype))
+    x = maps(net.stacks, images, dtype)
     x = x.reshape(x.shape[0], -1)
     return gelu(jnp.einsum("bi,io->bo", x, net.w.astype(dtype), preferred_element_type=net.w.dtype), net.b)
 
