@@ -110,6 +110,20 @@ def test_other_data_are_noticed(trained, data):
         dualgoal.train(data, trained[0], env=more(), steps=80, eval_every=10, **SMALL)
 
 
+def test_rows_that_are_read_in_another_way_are_other_data(data):
+    """Standards and the range of actions are recorded beside the rows, so that these alone are the same."""
+    small, out = SMALL | {"episodes": 0, "seeds": (0,)}, "runs/otherwise"
+    dualgoal.train(data, out, steps=10, **small)
+    standard = {"observation_standard": {"mean": [10.0, 5.0], "std": [4.0, 2.0]}}
+    for told, problem in (
+        (standard, "runs/otherwise: its data were standardised in another way; give that --data or another --out"),
+        ({"action_range": {"low": [-2.0, 0.0], "high": [2.0, 1.0]}}, "its actions were scaled in another way"),
+    ):
+        other = dataclasses.replace(data, provenance=data.provenance | told)
+        with pytest.raises(UserError, match=problem):
+            dualgoal.train(other, out, steps=20, **small)
+
+
 def test_training_reads_standardised_rows(data):
     """A run on data that say how to standardise them is a run on standardised data."""
     units = Standard((10.0, 5.0), (4.0, 2.0))

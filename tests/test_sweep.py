@@ -1,5 +1,6 @@
 """Sweeps: a file becomes different runs, done once each, with a table at the end; engines are chosen by a word."""
 
+import dataclasses
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from dualgoal.cli.main import main
 from dualgoal.cli.train import Train
+from dualgoal.data import dataset
 from dualgoal.engine import choice, sites
 from dualgoal.engine.items import Item, Patience, Placement, perform
 from dualgoal.errors import UserError
@@ -15,8 +17,10 @@ from dualgoal.files import InUse, locked
 from dualgoal.paper import jobs, reproduce, sweep
 from dualgoal.paper.jobs import Execution
 from dualgoal.runs import continuing, directory, owner, training
+from dualgoal.runs.facts import DataFacts
 from run_files import rows, write_run
 from test_reproduce import Trainer
+from tiny import TASK, make_data
 
 FILE = """
 tasks = ["cube-single-play-v0"]
@@ -165,6 +169,24 @@ def test_own_data_can_be_swept(tmp_path):
     file = write(tmp_path, content.replace("[options]", '[options]\nenv = "robot:Env"'))
     (first, *_) = sweep.plan(file, tmp_path, data=tmp_path)
     assert first.planned.config["env"] == "robot:Env" and first.planned.config["episodes"] == 50, "as train does"
+
+
+def test_results_of_other_data_are_refused(tmp_path):
+    """A finished run is not trained again, so that nothing but the plan would see that its data were others."""
+    folders = [make_data(tmp_path / name, seed=seed) for seed, name in enumerate(("first", "second"))]
+    file, out = write(tmp_path, FILE.replace("cube-single-play-v0", TASK)), tmp_path / "runs"
+    (first, *_) = sweep.plan(file, out, data=folders[0])
+    facts = DataFacts.of(dataset.load(folders[0], TASK))
+    run = first.planned.run
+    write_run(first.out, run, rows(run, 5), dataset=dataclasses.asdict(facts))
+    assert sweep.plan(file, out, data=folders[0])[0].status == "finished"
+    with pytest.raises(UserError, match=r"trained on other data .* give that --data or another --out"):
+        sweep.plan(file, out, data=folders[1])
+    part = {"tasks": [TASK], "reps": ["orig"], "seeds": [0, 1], "steps": 1000}
+    with pytest.raises(UserError, match="trained on other data"):
+        reproduce.carry_out("state_gcivl", out=out, execution=Execution(data=folders[1], train=Trainer()), **part)
+    for gone in (None, tmp_path / "removed"):
+        assert sweep.plan(file, out, data=gone)[0].status == "finished", "results may outlive their data"
 
 
 def test_a_misspelt_task_is_refused_by_the_dry_run_too(tmp_path, capsys):

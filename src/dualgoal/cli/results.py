@@ -209,7 +209,7 @@ class Reproduce(ManyRuns):
         part: dict[str, Any] = {"tasks": self.tasks or None, "reps": self.reps or None, "seeds": self.seeds or None}
         part |= {"steps": self.steps, "precision": self.precision}
         part |= {} if self.episodes is None else {"episodes": self.episodes}
-        plan = lambda: reproduce.plan(self.table, out=self.out, **part)
+        plan = lambda: reproduce.plan(self.table, out=self.out, data=self.data, **part)
         self.carry_out(self.table, plan, partial(reproduce.carry_out, self.table, **part))
 
 

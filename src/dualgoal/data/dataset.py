@@ -187,6 +187,11 @@ def load(path: str | Path, task: str | None = None, split: str = "train", *, out
     return dataset
 
 
+def with_digest(found: Dataset) -> Dataset:
+    """The same rows, or outline, with the SHA-256 of the file that they come from."""
+    return replace(found, provenance=found.provenance | {"sha256": sha256(Path(found.provenance["file"]))})
+
+
 def load_splits(path: str | Path, task: str | None = None, *, outline: bool = False) -> tuple[Dataset, Dataset | None]:
     """The training split at `path`, and the validation split if there is one."""
     file = find(Path(path).expanduser(), task, "train")

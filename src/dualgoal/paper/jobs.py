@@ -22,7 +22,7 @@ from dualgoal.engine.items import Elsewhere, Item, Placement, Say
 from dualgoal.errors import UserError, number_of
 from dualgoal.files import make_folder, write_atomic
 from dualgoal.jsons import Journal
-from dualgoal.paper import families, row_files
+from dualgoal.paper import families, given_data, row_files
 from dualgoal.paper.tables import PlannedRun
 from dualgoal.runs import config, directory, overview, owner, rows
 from dualgoal.runs.background import Background
@@ -47,8 +47,8 @@ class Job:
         return self.planned.to_dict() | {"out": str(self.out), "status": self.status}
 
 
-def locate(planned: Iterable[PlannedRun], root: Path) -> list[Job]:
-    """Where each planned run is, or would be, and how far it is."""
+def locate(planned: Iterable[PlannedRun], root: Path, data: str | Path | None = None) -> list[Job]:
+    """Where each planned run is, or would be, and how far it is. Raise if one was trained on other data than these."""
     read_once = functools.cache(_by_seedless_id)  # a folder is read once, however many runs are planned
     taken: dict[Path, int] = {}  # numbers of steps by directory: runs of one plan do not continue each other
 
@@ -67,7 +67,10 @@ def locate(planned: Iterable[PlannedRun], root: Path) -> list[Job]:
             return Job(planned, own, "unfinished" if own.exists() else "new")
         return Job(planned, fits, "finished" if is_finished(fits, planned) else "unfinished")
 
-    return [job(one) for one in planned]
+    found = [job(one) for one in planned]
+    if data is not None:
+        given_data.require({job.out: job.planned.task for job in found if job.status != "new"}, data)
+    return found
 
 
 def _by_seedless_id(folder: Path) -> dict[str, list[Path]]:

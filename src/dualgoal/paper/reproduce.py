@@ -10,9 +10,9 @@ from dualgoal.paper import comparison, figures, formats, jobs, tables
 from dualgoal.paper.jobs import Execution, Job, Outcome, Undone
 
 
-def plan(table: str, *, out: str | Path = "runs", **part: Any) -> list[Job]:
+def plan(table: str, *, out: str | Path = "runs", data: str | Path | None = None, **part: Any) -> list[Job]:
     """The runs of a table and how far each is; `part` is that of `tables.expand`."""
-    return jobs.locate(tables.expand(table, **part), Path(out))
+    return jobs.locate(tables.expand(table, **part), Path(out), data)
 
 
 def carry_out(
@@ -22,8 +22,9 @@ def carry_out(
 
     A run that fails (for lack of data, say) is reported and the others continue. `part` is that of `plan`.
     """
-    found = plan(table, out=out, **part)
-    return write_table(table, found, Path(out), jobs.carry_out(found, Path(out), execution or Execution(), say))
+    execution = execution or Execution()
+    found = plan(table, out=out, data=execution.data, **part)
+    return write_table(table, found, Path(out), jobs.carry_out(found, Path(out), execution, say))
 
 
 def write_table(table: str, planned: Sequence[Job], out: Path, undone: Undone = jobs.ALL_DONE) -> Outcome:

@@ -116,7 +116,7 @@ def _brief(value: Any) -> str:
 
 def plan(path: str | Path, out: str | Path = "runs", *, data: str | Path | None = None) -> list[Job]:
     """The runs of a file and how far each is. Without `data`, runs that are not finished need a task of the paper."""
-    found = jobs.locate(expand(read(path), str(path)), Path(out))
+    found = jobs.locate(expand(read(path), str(path)), Path(out), data)
     for task in (job.planned.task for job in found if job.status != "finished" and data is None):
         if tasks.plain(task) not in tasks.TASKS and tasks.family(task) not in families.OTHERS:
             raise UserError(f"{path}: {errors.unknown('task', task, tasks.TASKS)}; data of your own need --data FOLDER")

@@ -347,9 +347,8 @@ def require_same_run(path: Path, before: Run, run: Run) -> None:
 def require_same(path: Path, before: Recorded, run: Run, facts: RunFacts) -> None:
     """The same, and raise if its data or its evaluation goals are not those with which it began."""
     require_same_run(path, before.run, run)
-    old, new = before.facts.dataset.sha256, facts.dataset.sha256
-    if old != new:
-        raise UserError(f"{path}: trained on other data (SHA-256 {old}, now {new}); give that --data or another --out")
+    if change := facts.dataset.change_since(before.facts.dataset):
+        raise UserError(f"{path}: {change}; give that --data or another --out")
     old_goals, new_goals = ((found.goals, found.goal_list) for found in (before.facts, facts))
     if None not in (old_goals[0], new_goals[0]) and old_goals != new_goals:
         had = number_of(old_goals[0] or 0, "goal")

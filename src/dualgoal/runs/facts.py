@@ -93,6 +93,15 @@ class DataFacts:
                 f"{where}: goals there are {_meaning(other)}, but the run was trained on {_meaning(self.goal_space)}"
             )
 
+    def change_since(self, before: "DataFacts") -> str | None:
+        """What networks would read otherwise than before, in words; None if that is the same. Standards and the range
+        of actions are not in the files that a SHA-256 is of."""
+        if before.sha256 != self.sha256:
+            return f"trained on other data (SHA-256 {before.sha256}, now {self.sha256})"
+        if before.standards != self.standards:
+            return "its data were standardised in another way"
+        return None if before.action_range == self.action_range else "its actions were scaled in another way"
+
     @property
     def quality(self) -> Quality | None:
         """How the images were drawn; None for vectors."""

@@ -15,7 +15,6 @@ from dualgoal.collect.find import cached
 from dualgoal.data import dataset
 from dualgoal.data.dataset import Dataset
 from dualgoal.errors import number_of
-from dualgoal.files import sha256
 from dualgoal.runs import directory, duration, environment, memory, policy, preparation, training
 from dualgoal.runs.config import Run
 from dualgoal.runs.memory import Memory
@@ -66,8 +65,7 @@ def _outlines(run: Run, out: Path, path: str | Path) -> tuple[Dataset, Dataset |
     them, and with its SHA-256 if a run goes on, which must be on the same file."""
     found, validation = dataset.load_splits(path, run.task, outline=True)
     if directory.is_run(out):
-        digest = {"sha256": sha256(Path(found.provenance["file"]))}
-        found = dataclasses.replace(found, provenance=found.provenance | digest)
+        found = dataset.with_digest(found)
     if validation is not None and environment.source(run)[0] == "validation" and len(found.goal_shape) == 1:
         validation = dataset.load(validation.provenance["file"], run.task)
     return found, validation
