@@ -12,6 +12,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from gymnasium.utils.env_checker import check_env
 
+import dualgoal
 from dualgoal import registry as registry_of_parts
 from dualgoal.cli.main import main
 from dualgoal.data.dataset import Dataset
@@ -41,6 +42,14 @@ class Line(gymnasium.Env):
         self.x += move
         done = bool(abs(self.x - self.goal[0]) < 0.5)
         return np.array([self.x, move]), 0.0, done, False, {"success": done}
+
+
+class Timid(Line):
+    """Takes half of what data in [-1, 1] may hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = Box(-0.5, 0.5, (1,), np.float32)
 
 
 class Deaf(Line):
@@ -472,7 +481,7 @@ def test_a_range_of_actions_that_is_narrower_than_the_recorded_one_is_said():
     with pytest.warns(environment.Clipped, match="from -5 to 5, but .* from -2 to 2; actions are clipped"):
         ones = episodes(True)
         far = dataclasses.replace(ones, actions=np.linspace(-5, 5, ones.rows, dtype=np.float32)[:, None])
-        environment.count_goals(limited, facts(limited, ones), data=far)
+        environment.count_goals(limited, facts(limited, far))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert count(scaled, wide) == 1, "but for rounding"
@@ -543,8 +552,16 @@ def test_narrow_actions_are_said_before_training_and_before_evaluation(tmp_path,
     assert "1 goal x 1 episode per seed" in shown and "actions of 1 number;" in shown and "16 rows, 2 epis" in shown
     assert repr(plain_episode()).startswith("Dataset 'line': 3 rows, 1 episode; ")
     assert main(["train", *words, "--episodes", "0"]) == 0
+    later = [*env, "--max-steps", "3", "--workers", "1", "--episodes", "1"]
     with pytest.warns(environment.Clipped, **told):
-        assert main(["eval", str(tmp_path / "run"), *env, "--max-steps", "3", "--workers", "1", "--episodes", "1"]) == 0
+        assert main(["eval", str(tmp_path / "run"), *later]) == 0
+    near = dataclasses.replace(data, actions=data.actions / 5)  # within [-1, 1] as they were recorded
+    done = dualgoal.train(
+        near, tmp_path / "near", rep="orig", algo="gcbc", steps=1, quiet=True, batch_size=4, episodes=0
+    )
+    narrow = [*later[2:], "--env", f"{__file__}:Timid"]
+    with pytest.warns(environment.Clipped, match="recorded actions go from -1 to 1, .* from -0.5 to 0.5"):
+        assert main(["eval", str(done.path), *narrow]) == 0
 
 
 def test_the_environment_is_part_of_a_runs_id():

@@ -202,8 +202,8 @@ def count_goals(run: Run, facts: RunFacts, env: Any = None, *, video: bool = Fal
     made = make(run, facts, env)
     try:
         if run.env is not None or env is not None:
-            unscaled = ActionRange.of(data.actions) if data is not None and not data.discrete else None
-            _warn_of_clipping(run.task, facts.dataset.action_range or unscaled, made.action_space)
+            recorded = facts.dataset.action_range or facts.dataset.unscaled_actions
+            _warn_of_clipping(run.task, recorded, made.action_space)
             obs, info = made.reset(seed=0, task_id=1)
             if data is not None and not data.is_outline:
                 _warn_of_unseen(run.task, data, obs)

@@ -78,6 +78,7 @@ class DataFacts:
     mesh_cell: float | None = None  # of the meshes in images, in millimetres; None for vectors
     versions: dict[str, str] = field(default_factory=dict)  # of the simulators that made them, where known
     action_range: ActionRange | None = None  # of the recorded actions, if they were scaled to [-1, 1]
+    unscaled_actions: ActionRange | None = None  # the same if they were not; None for discrete ones
     goal_space: GoalSpace | None = None  # None: goals are whole observations
     observation_standard: Standard | None = None  # None: networks read observations as they are
     goal_standard: Standard | None = None  # where goals are not observations
@@ -129,7 +130,9 @@ class DataFacts:
         known = {f.name for f in dataclasses.fields(cls)} - {"details", *counts}
         values = {name: value for name, value in data.provenance.items() if name in known}
         details = {name: value for name, value in data.provenance.items() if name not in {*known, *counts}}
-        return typed({**values, **counts, "details": details}, cls, "provenance")
+        facts = typed({**values, **counts, "details": details}, cls, "provenance")
+        unscaled = not data.discrete and facts.action_range is None
+        return dataclasses.replace(facts, unscaled_actions=ActionRange.of(data.actions) if unscaled else None)
 
 
 def _meaning(space: GoalSpace | None) -> str:
