@@ -88,6 +88,9 @@ def test_without_data_manipulation_says_what_to_give(monkeypatch, tmp_path):
     use(monkeypatch, Known("cube-single-play-v0", (28,), lambda o, g: 0.0))
     with pytest.raises(UserError, match="give --data"):
         distances.explore(tmp_path)
+    use(monkeypatch, Known("cube-single-play-v0", (28,), lambda o, g: 0.0, tmp_path / "moved.npz"))
+    with pytest.raises(UserError, match=r"moved.npz: no such dataset; .*; give --data"):
+        distances.explore(tmp_path)
 
 
 def test_no_other_data_take_the_place_of_those_asked_for(monkeypatch, tmp_path, capsys):

@@ -40,7 +40,7 @@ ALLOWED = {  # a folder, or a module at the top, may import itself and what stan
     "engine": "runs files imports jsons machine errors __init__",  # of the package: its version
     "paper": f"{METHOD} engine runs collect data envs files imports jsons machine progress texts theory errors",
     "report": "paper runs data envs files imports jsons machine errors",
-    "api": "paper report runs data envs imports interface registry files errors",
+    "api": "paper report runs data envs imports interface options registry files errors",
     "probes": f"{METHOD} paper runs data envs files imports jsons machine texts errors",
     "bench": f"{METHOD} paper runs envs machine errors",
     "cli": "*",

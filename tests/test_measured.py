@@ -3,9 +3,11 @@
 import dataclasses
 import hashlib
 import json
+import re
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dualgoal import imports
@@ -110,6 +112,34 @@ def test_python_records_on_request_and_keeps_the_numbers_where_it_cannot(run, in
         warnings.simplefilter("error")
         evaluation.evaluate(run, episodes=2, record=True)
     assert len(measured.read(run)[0]) == 10
+
+
+def test_numbers_of_numpy_are_recorded_as_pythons_own(run, instant):
+    """A sweep over np.linspace must not lose its evaluations when their rows are written."""
+    told = {"goal_noise": np.float32(0.5), "eval_seed": np.int64(3), "max_steps": np.int32(9), "random": np.True_}
+    evaluation.evaluate(run, episodes=np.int64(2), seeds=np.array([3]), success=0.5, record=True, **told)
+    evaluation.evaluate(run, episodes=2, seeds=np.int64(0), record=True)
+    found, problem = measured.read(run)
+    assert problem is None and [(m.seed, m.goal) for m in found] == [(3, 1), (3, 2), *((0, g) for g in range(1, 6))]
+    assert found[0].conditions == Conditions(0.5, 0.0, 3, True, success="0.5", max_steps=9)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"seeds": [3, 3]}, "seeds 3, 3 are not all different; give each of them once"),
+        ({"seeds": [0.0]}, "seeds is 0.0; expected a whole number"),
+        ({"seeds": "0"}, "seeds is '0'; expected a tuple of whole numbers"),
+        ({"random": 1}, "random is 1; expected True or False"),
+        ({"max_steps": 2.5}, "max_steps is 2.5; expected a whole number"),
+        ({"goal_noise": "0.1"}, "goal_noise is '0.1'; expected a number"),
+        ({"eval_goals": [[1, 2]]}, "eval_goals is ((1, 2),); expected a text"),
+    ],
+)
+def test_what_could_not_be_read_again_is_refused_before_playing(run, instant, wrong, words):
+    with pytest.raises(UserError, match=re.escape(words)):
+        evaluation.evaluate(run, episodes=2, record=True, **wrong)
+    assert not (run / measured.FILE).exists()
 
 
 def test_films_under_other_conditions_replace_none_of_training(tmp_path, instant):

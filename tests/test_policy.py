@@ -85,6 +85,18 @@ def test_rollout_reaches_an_end(policy):
         policy.rollout(goal=[1.0, 2.0])
 
 
+def test_numbers_that_are_none_are_refused_by_name(path, policy):
+    assert dualgoal.load(path, np.int64(3)).seed == 3
+    for wrong, problem in (
+        (lambda: dualgoal.load(path, "3"), "seed is '3'; expected a whole number"),
+        (lambda: dualgoal.load(path, True), "seed is True; expected a whole number"),
+        (lambda: dualgoal.load(path, 3, 40.0), "step is 40.0; expected a whole number"),
+        (lambda: policy.act(OBS, GOALS, temperature="hot"), "temperature is 'hot'; expected a number"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            wrong()
+
+
 def test_a_run_from_elsewhere_is_checked_before_memory_is_taken(path, tmp_path, folder):
     with pytest.raises(UserError, match="has no seed 5 .seeds: 0, 3."):
         dualgoal.load(path, 5)

@@ -17,6 +17,7 @@ from dualgoal.data.dataset import Dataset
 from dualgoal.envs import tasks
 from dualgoal.errors import UserError, did_you_mean, kind_of
 from dualgoal.interface import Algorithm, Representation
+from dualgoal.options import as_option
 from dualgoal.paper import settings
 from dualgoal.runs import config, continuing, directory, evaluation, measured, policy, training
 from dualgoal.runs.config import Run
@@ -108,7 +109,7 @@ def _configure(
         if dotted and not isinstance(part, str):
             raise UserError(f"{kind} is an object, so '{dotted[0]}' is an option of it: give it there, not to train")
     _require_options(options)
-    options = {name: _as_option(name, value) for name, value in options.items()}
+    options = {name: as_option(name, value) for name, value in options.items()}
     datasets = None
     if isinstance(what, Dataset):
         datasets, task = (_known(what), validation and _known(validation)), what.task or OWN_TASK
@@ -138,17 +139,6 @@ def _require_options(names: Iterable[str]) -> None:
     for name in names:
         if name not in known and "." not in name:
             raise UserError(f"{name} is not an option{did_you_mean(name, known)} (known: {', '.join(known)})")
-
-
-def _as_option(name: str, value: Any) -> Any:
-    """The value of an option as a configuration has it: no NumPy in it, and texts for paths and distances."""
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple | range):
-        return tuple(_as_option("", entry) for entry in value)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    return str(value) if name == "success" and type(value) in (int, float) else value
 
 
 def _known(data: Dataset) -> Dataset:

@@ -61,6 +61,8 @@ def one_line(
 
 def check_range(name: str, value: float | None, least: float, most: float = MOST) -> None:
     """Refuse a number outside [least, most], and NaN. None is a number that was not given."""
+    if isinstance(value, str | bytes | Mapping | Sequence):
+        raise UserError(f"{name} is {value!r}; expected a number")
     if value is not None and not least <= value <= most:
         bound = f"at most {most:,}" if value > most else f"at least {least}"
         raise UserError(f"{name} is {value}; expected {bound}")

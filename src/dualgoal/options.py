@@ -7,9 +7,12 @@ line or from a file is refused in the same words.
 import dataclasses
 import math
 import numbers
+import os
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
 
 from dualgoal.errors import MOST, UserError, check_range, unknown
 
@@ -65,13 +68,47 @@ KINDS: dict[Any, tuple[type, str]] = {  # of options: the type that a value must
 }
 
 
+def as_option(name: str, value: Any) -> Any:
+    """The value of an option as a configuration has it: no NumPy in it, and texts for paths and distances."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple | range):
+        return tuple(as_option("", entry) for entry in value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return str(value) if name == "success" and type(value) in (int, float) else value
+
+
+def whole(name: str, value: Any) -> int | None:
+    """A whole number, perhaps one of NumPy, as Python's own; None is one that was not given."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Integral)):
+        raise UserError(f"{name} is {value!r}; expected a whole number")
+    return None if value is None else int(value)
+
+
+def _taken_apart(kind: Any) -> tuple[Any, list[Any], bool]:
+    """The type of an option without what is annotated and without None; the annotations; and whether None is meant."""
+    limits: list[Any] = []
+    optional = False
+    while True:
+        inner = typing.get_args(kind)
+        if typing.get_origin(kind) is Annotated:
+            limits += inner[1:]
+        elif type(None) in inner and len(inner) == 2:
+            optional, inner = True, tuple(one for one in inner if one is not type(None))
+        else:
+            return kind, limits, optional
+        kind = inner[0]
+
+
 def check_options(options: Any) -> None:
     """Refuse a value whose kind is not that of its field, one that is not among the choices of a `Literal` field or
     does not satisfy a `Limit` or a `Range`, and a number that is not finite."""
     types = typing.get_type_hints(type(options), include_extras=True)
     for field in dataclasses.fields(options):
-        value, kind = getattr(options, field.name), types[field.name]
-        kind, *limits = typing.get_args(kind) if typing.get_origin(kind) is Annotated else (kind,)
+        value, (kind, limits, optional) = getattr(options, field.name), _taken_apart(types[field.name])
+        if value is None and optional:
+            continue
         if typing.get_origin(kind) is Literal and value not in typing.get_args(kind):
             raise unknown(field.name, str(value), typing.get_args(kind))
         truth = isinstance(value, bool) and kind is not bool  # Python counts it as a whole number

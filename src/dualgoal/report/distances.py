@@ -236,7 +236,8 @@ def _sample(
     if maze is not None and sizes.observation_shape == (2,) and not sizes.goal_shape:
         places = _grid(maze, count)
         return Sampled(places, places)
-    raise problem or UserError(f"{path}: the states to show come from the dataset, which is not recorded; give --data")
+    why = problem or f"{path}: the states to show come from the dataset, which is not recorded"
+    raise UserError(f"{why}; give --data") from problem
 
 
 def _from_data(place: str | Path, policy: Any, maze: Any, count: int, rng: np.random.Generator) -> Sampled:

@@ -331,6 +331,8 @@ def require_own(path: Path, step: int) -> None:
 
 def choose_seeds(path: Path, run: Run, seeds: Sequence[int] | None) -> tuple[int, ...]:
     """`seeds` if the run has them; without any, all of the run's."""
+    if seeds and len(set(seeds)) < len(seeds):
+        raise UserError(f"{path}: seeds {', '.join(map(str, seeds))} are not all different; give each of them once")
     for seed in seeds or ():
         if seed not in run.seeds:
             raise UserError(f"{path}: has no seed {seed} (seeds: {', '.join(map(str, run.seeds))})")

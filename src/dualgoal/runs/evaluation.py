@@ -12,11 +12,12 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from dualgoal import imports, machine, texts
 from dualgoal.envs.versions import Mismatch, mismatches
-from dualgoal.errors import UserError, check_range, number_of
+from dualgoal.errors import UserError, number_of
+from dualgoal.options import FromZero, Range, as_option, check_options
 from dualgoal.runs import directory, environment, measured
 from dualgoal.runs.config import Run
 from dualgoal.runs.episodes import BLOCK, VIDEO_EPISODE, Episode, encoder
@@ -32,6 +33,29 @@ class NotRecorded(UserWarning):
 
 class NotChosen(UserWarning):
     """An evaluation has a setting that neither its run nor its user has chosen."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an evaluation is asked for; None is as in the run."""
+
+    step: Annotated[int | None, Range(0)]
+    episodes: Annotated[int | None, Range(1)]
+    goal_noise: Annotated[float | None, Range(0)]
+    action_noise: Annotated[float | None, Range(0)]
+    seeds: tuple[int, ...] | None
+    eval_seed: FromZero
+    workers: Annotated[int | None, Range(1)]
+    random: bool
+    success: str | None
+    max_steps: Annotated[int | None, Range(1)]
+    eval_goals: str | None
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("success", "eval_goals"):
+            if not isinstance(value := getattr(self, name), str | None):
+                raise UserError(f"{name} is {value!r}; expected a text, as for training")
 
 
 @dataclass(frozen=True)
@@ -156,9 +180,9 @@ def evaluate(
     random: bool = False,
     record: bool = False,
     env: Any = None,
-    success: str | None = None,
+    success: str | float | None = None,
     max_steps: int | None = None,
-    eval_goals: str | None = None,
+    eval_goals: str | Path | None = None,
 ) -> list[EvalRow]:
     """Evaluate a checkpoint of a run (default: the newest) and return rows like those of its eval.jsonl.
 
@@ -173,10 +197,13 @@ def evaluate(
     [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]
     """
     path = Path(path)
-    for name, given in (("goal_noise", goal_noise), ("action_noise", action_noise), ("eval_seed", eval_seed)):
-        check_range(name, given, 0)
-    for name, given in (("episodes", episodes), ("workers", workers)):
-        check_range(name, given, 1)
+    given = {
+        "step": step, "episodes": episodes, "goal_noise": goal_noise, "action_noise": action_noise, "seeds": seeds,
+        "eval_seed": eval_seed, "workers": workers, "random": random, "success": success, "max_steps": max_steps,
+        "eval_goals": eval_goals,
+    }  # fmt: skip
+    plain = {name: as_option(name, value) for name, value in given.items()}
+    asked = Asked(**plain | {"seeds": (plain["seeds"],) if isinstance(plain["seeds"], int) else plain["seeds"]})
     run, facts = directory.read(path)
     env = imports.absolute(env) if isinstance(env, str) else env
     if not run.has_policy:
@@ -185,13 +212,13 @@ def evaluate(
         environment.require_named(run, facts.dataset.maze is not None)  # before workers start, which takes seconds
     for line in mismatches({"versions": facts.dataset.versions}):
         warnings.warn(f"{path}: dataset {line}", Mismatch, stacklevel=2)
-    chosen = directory.choose_step(path, step)
-    changed, goal_list = environment.asked(run, facts, success, max_steps, eval_goals)
+    chosen = directory.choose_step(path, asked.step)
+    changed, goal_list = environment.asked(run, facts, asked.success, asked.max_steps, asked.eval_goals)
     conditions = Conditions(
-        run.goal_noise if goal_noise is None else goal_noise,
-        run.action_noise if action_noise is None else action_noise,
-        eval_seed,
-        random,
+        run.goal_noise if asked.goal_noise is None else asked.goal_noise,
+        run.action_noise if asked.action_noise is None else asked.action_noise,
+        asked.eval_seed,
+        asked.random,
         **changed,
     )
     require_sensible(conditions, discrete=facts.sizes.discrete, pixels=facts.sizes.pixels)
@@ -199,10 +226,10 @@ def evaluate(
         encoder()  # which is an extra
     known = facts.goals if env is None and not changed and not video else None
     goals = known or environment.count_goals(*environment.under(run, facts, conditions, goal_list), env, video=video)
-    episodes = _episodes(path, run) if episodes is None else episodes
+    episodes = _episodes(path, run) if asked.episodes is None else asked.episodes
     conditions = conditions._replace(env=_other(env, run, facts, goals))
     plan = Plan(
-        directory.choose_seeds(path, run, (seeds,) if isinstance(seeds, int) else seeds),
+        directory.choose_seeds(path, run, asked.seeds),
         goals,
         episodes,
         conditions,
@@ -211,12 +238,12 @@ def evaluate(
         goal_list=goal_list,
     )
     try:
-        rows = _play(plan, path, chosen, workers, env)
+        rows = _play(plan, path, chosen, asked.workers, env)
     except UserError:
-        newest = directory.choose_step(path, step)
+        newest = directory.choose_step(path, asked.step)
         if newest == chosen:
             raise
-        rows = _play(plan, path, newest, workers, env)  # training went on, and has replaced what was chosen
+        rows = _play(plan, path, newest, asked.workers, env)  # training went on, and has replaced what was chosen
     if record:
         try:
             place = run.env if env is None else env

@@ -28,6 +28,7 @@ from dualgoal.envs.task_env import TaskEnv
 from dualgoal.errors import UserError, check_range, number_of
 from dualgoal.interface import Spec
 from dualgoal.loop import TrainingLoop
+from dualgoal.options import whole
 from dualgoal.runs import checkpoint, config, directory, environment, episodes, export_arrays, precomputed, trees
 from dualgoal.runs.episodes import Episode
 from dualgoal.runs.facts import RunFacts, Sizes
@@ -65,7 +66,7 @@ def load(path: str | Path, seed: int | None = None, step: int | None = None, ver
     >>> policy.step
     20
     """
-    path = Path(path)
+    path, seed, step = Path(path), whole("seed", seed), whole("step", step)
     if path.suffix == ".safetensors":
         return _load_export(path, seed, step)
     run, facts = directory.read(path)
