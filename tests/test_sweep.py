@@ -171,6 +171,14 @@ def test_own_data_can_be_swept(tmp_path):
     assert first.planned.config["env"] == "robot:Env" and first.planned.config["episodes"] == 50, "as train does"
 
 
+def test_a_distance_may_be_a_number(tmp_path):
+    """As on the command line and in Python; in a run's configuration `success` is a text."""
+    content = FILE.replace("cube-single-play-v0", "my-robot").replace("[options]", '[options]\nenv = "robot:Env"')
+    file = write(tmp_path, content.replace("lr = [3e-4, 1e-3]", 'success = [0.45, 1, "info"]'))
+    found = {job.planned.run.success for job in sweep.plan(file, tmp_path, data=tmp_path)}
+    assert found == {"0.45", "1", "info"}
+
+
 def test_results_of_other_data_are_refused(tmp_path):
     """A finished run is not trained again, so that nothing but the plan would see that its data were others."""
     folders = [make_data(tmp_path / name, seed=seed) for seed, name in enumerate(("first", "second"))]

@@ -8,6 +8,7 @@ from types import UnionType
 from typing import Any
 
 from dualgoal import registry
+from dualgoal.options import as_option
 from dualgoal.runs import config
 
 
@@ -19,7 +20,7 @@ def from_options(values: dict[str, Any], options: Mapping[str, Any]) -> config.R
     order = lambda name: (name.count("."), not name.endswith(".name"))
     given = config.flat(options)
     for name in sorted(given, key=order):
-        _set(values, config.Run, name, given[name])
+        _set(values, config.Run, name, as_option(name, given[name]))
     return config.from_dict(values)
 
 
