@@ -213,6 +213,15 @@ def test_the_small_runs_of_gciql_are_those_of_their_file():
     assert {(row["step"], row["episodes"]) for row in found} == {(100_000, 10)}
 
 
+def test_the_small_experiment_on_daf_is_that_of_its_file():
+    text = (pages.ROOT / "results" / "text" / "beyond.md").read_text()
+    found = json.loads((pages.ROOT / "results" / "small_daf.json").read_text())
+    size = lambda row: f"{row['steps']:,} x {row['seeds']}"
+    shown = [[row[1], row[2], size(given), *row[3:]] for given in found for row in [small_row(given)]]
+    assert pages.table(text, "**DAF, in small.**") == shown
+    assert {row["rep"] for row in found} == {"dual"}
+
+
 def small_row(row):
     """A row of a small experiment as its table shows it."""
     interval = "none, seeds agree" if row["interval"] is None else "[{:.0f}, {:.0f}]".format(*row["interval"])

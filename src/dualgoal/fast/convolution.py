@@ -39,8 +39,8 @@ def several(count: int, x: Images, w: Weights) -> Maps:
 
 
 def at_once(x: Images, w: Weights) -> int:
-    """How many pixels to compute at once: the fastest of 1, 2, 4 and 8 for the encoder's convolutions (docs/speed.md).
-    The more channels, the less there is to gain, and the products with zeros cost time."""
+    """How many pixels to compute at once, for the encoder's convolutions. The more channels, the less there is to gain,
+    and the products with zeros cost time."""
     inputs, outputs = w.shape[2:]
     count = 4 if inputs < 8 else 2 if inputs <= 16 and outputs <= 16 else 1
     return count if x.shape[2] % count == 0 else 1
