@@ -74,7 +74,7 @@ def test_what_is_missed_is_a_share():
 )
 def test_a_representation_without_factors_is_refused(rep):
     name = type(rep).__name__
-    with pytest.raises(UserError, match=f"DAF cannot use {name}: it needs a representation whose value is an inner"):
+    with pytest.raises(UserError, match=f"DAF cannot use {name}: it needs a value that is an inner product"):
         agent_with(rep)
 
 

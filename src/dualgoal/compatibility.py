@@ -35,10 +35,8 @@ def check_pair(rep: Representation, algo: Algorithm, frozen: bool = False) -> No
         raise UserError(f"{type(rep).__name__} has a loss but draws no goals for it; give it a stream, see streams.py")
     refused = f"{type(algo).__name__} cannot use {type(rep).__name__}"
     if algo.needs_factors and rep.factor_shape is None:
-        raise UserError(
-            f"{refused}: it needs a representation whose value is an inner product of what it makes of the state alone "
-            "and of the goal alone, such as dual with aggregation inner"
-        )
+        what = "a value that is an inner product of psi(s) and phi(g)"
+        raise UserError(f"{refused}: it needs {what}, such as that of dual with aggregation inner and reward negative")
     if algo.needs_rep_value and not rep.learns_value:
         raise UserError(f"{refused}: direct extraction needs a representation that learns a value, such as dual")
     if algo.needs_blind and rep.looks_at_state:
