@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import random
 
+import pages
 from dualgoal.cli import parsing
 from dualgoal.cli.experiments import Joins
 from dualgoal.cli.main import main
@@ -163,6 +164,7 @@ SHOWN = {
     "joins_buttons.json": options.JOINS,
     "joins_lightsout.json": ("early", "late", "inner", "one_symmetric", "one_difference", "pair", "token"),
     "joins_lightsout_3x3.json": ("one_symmetric", "one_difference", "token"),
+    "joins_lightsout_late.json": ("late", "inner"),
 }
 
 
@@ -176,6 +178,24 @@ def test_the_page_has_the_table_of_the_row_file(file):
     asked = parsing.parse(Joins, command.replace("\\\n", " ").split()[1:], "dualgoal joins", "")
     assert set(asked.joins) == set(SHOWN[file])
     assert records.settings(asked) == record.options, "the command beside the table would add no row to its file"
+
+
+def test_with_nine_lights_the_inner_product_is_still_at_zero_after_15_000_steps():
+    (row,) = records.read(ROOT / "results" / "joins_buttons_inner.json").rows
+    assert (row.join, row.seed, row.steps[-1]) == ("inner", 0, 15_000) and abs(row.lights[-1]) < 0.05
+
+
+def test_the_page_has_the_agents_on_drawn_boards_of_their_file():
+    rows = json.loads((ROOT / "results" / "lightsout_drawn.json").read_text())
+    assert {(row["task"], row["step"], *row["hidden"]) for row in rows} == {("lightsout-2x2-drawn", 6_000, 128, 128)}
+    made = []
+    for name in dict.fromkeys(row["rep"]["name"] for row in rows):
+        of = [row for row in rows if row["rep"]["name"] == name]
+        listed = lambda form, of=of: ", ".join(map(form, of))
+        made.append([f"`{name}`", listed(lambda r: f"{np.mean(r['learned']):.1f}")])
+        made[-1] += [listed(lambda r: f"{r['correlation']:.2f}")]
+        made[-1] += [listed(lambda r, what=what: f"{100 * r[what]:.0f}") for what in ("followed", "solved")]
+    assert pages.table(PAGE, "By seed (`results/lightsout_drawn.json`") == made
 
 
 def test_what_the_page_says_of_counting_lights():
