@@ -15,7 +15,9 @@ from dualgoal.algos import DAF
 from dualgoal.algos.daf import along, displacement_loss
 from dualgoal.errors import UserError
 from dualgoal.interface import Spec
+from dualgoal.loop import TrainingLoop
 from dualgoal.reps import Dual, DualPair, DualSiamese, Wrapped
+from dualgoal.runs import policy
 
 SPEC = Spec((3,), 2, batch_size=16, discount=0.9)
 
@@ -105,11 +107,29 @@ class Short(Dual):
 def test_factors_of_another_shape_are_refused():
     agent = agent_with(Short(dim=8, hidden=(8,)))
     state, batch = agent.init(random.key(0)), agent.sample(small.data(), random.key(1), 0)
-    words = (
-        r"Short.factors gives arrays of shapes \(16, 8\) and \(16, 8\); expected .* \(2, 16, 8\) as its factor_shape"
-    )
+    words = r"Short.factors gives arrays of shapes \(16, 8\) and \(16, 8\); its factor_shape says .* \(2, 16, 8\)"
     with pytest.raises(UserError, match=words):
         agent.losses(state.params, state.targets, batch, random.key(1))
+
+
+@dataclasses.dataclass(frozen=True)
+class Halved(Dual):
+    """Another value, but the factors of Dual."""
+
+    def value(self, nets, s, g, spec):
+        return 0.5 * super().value(nets, s, g, spec)
+
+
+class Plain(Dual):
+    """Dual itself, from another package."""
+
+
+def test_factors_of_another_value_are_refused_before_training():
+    begin = lambda rep, algo: policy.try_out(TrainingLoop(Agent(rep, algo, SPEC), (0,)), small.data())
+    with pytest.raises(UserError, match="Halved: the inner product of its factors is not what Halved.value gives"):
+        begin(Halved(dim=8, hidden=(8,)), DAF(hidden=(8,)))
+    begin(Halved(dim=8, hidden=(8,)), small.algo("gcbc"))  # which does not ask for them
+    begin(Plain(dim=8, hidden=(8,)), DAF(hidden=(8,)))
 
 
 def test_forms_that_have_factors():

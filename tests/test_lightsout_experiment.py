@@ -15,6 +15,7 @@ from dualgoal.envs.lightsout_puzzle import Puzzle
 from dualgoal.errors import UserError
 from dualgoal.paper import lightsout, lightsout_evaluation
 from dualgoal.paper.lightsout import Experiment
+from dualgoal.report import boards, reader
 from dualgoal.reps import Dual, Orig
 from dualgoal.runs import config, directory, policy
 from dualgoal.runs.episodes import play
@@ -163,6 +164,10 @@ def test_agents_learn_from_drawn_boards_and_play_on_them(rep, tmp_path):
         assert (float(played.success), float(played.length)) == (row.success, row.length)
     learned, exact = lightsout_evaluation.one_light_apart(out, seed=0)
     assert learned.shape == exact.shape == (9,) and np.isfinite(learned).all()
+    view, problems = reader.read(out)
+    assert not problems and view.part("rep") == ("images" if rep == "orig" else rep)
+    with pytest.raises(UserError, match="a page plays boards that are bits or distances, not images"):
+        boards.player(out, view.board_view(), "drawn", 0)
 
 
 @pytest.fixture(scope="module")

@@ -238,12 +238,11 @@ def checked_values(part: Representation | Algorithm, values: Array, rows: int) -
 def checked_factors(rep: Representation, found: Any, rows: int) -> tuple[Array, Array]:
     """psi(s) and phi(g) of a representation's value; raise unless both have the form that it declares."""
     assert rep.factor_shape is not None
-    members, size = rep.factor_shape
-    shapes = tuple(jnp.shape(x) for x in found) if isinstance(found, tuple) else None
-    if shapes != 2 * ((members, rows, size),):
+    expected = (rep.factor_shape[0], rows, rep.factor_shape[1])
+    shapes = [jnp.shape(x) for x in found] if isinstance(found, tuple) else []
+    if shapes != [expected, expected]:
         what = f"arrays of shapes {' and '.join(map(str, shapes))}" if shapes else _kind(found)
-        expected = f"psi(s) and phi(g), each of shape ({members}, {rows}, {size}) as its factor_shape says"
-        raise UserError(f"{type(rep).__name__}.factors gives {what}; expected {expected}")
+        raise UserError(f"{type(rep).__name__}.factors gives {what}; its factor_shape says two of shape {expected}")
     return found
 
 
@@ -299,6 +298,19 @@ def check_encoding(rep: Representation, nets: Nets, spec: Spec) -> None:
             f"{name}.encode reads {others[0]}, but by its goal_network {rep.goal_network} alone turns a goal into z; "
             "name the right one, or None"
         )
+
+
+def check_factors(rep: Representation, nets: Nets, spec: Spec) -> None:
+    """Refuse factors whose inner product is not the value: an algorithm would follow another value than is learned."""
+    if rep.factor_shape is None:
+        return
+    rng = np.random.default_rng(0)
+    s, g = (jnp.asarray(rng.normal(size=(4, *n)), jnp.float32) for n in (spec.observation_shape, spec.goal_shape))
+    psi, phi = checked_factors(rep, rep.factors(nets, s, g), 4)
+    product = (psi * phi).sum(axis=-1).mean(axis=0) / np.sqrt(rep.factor_shape[1])
+    if not jnp.allclose(product, rep.value(nets, s, g, spec), rtol=1e-2, atol=1e-3):
+        what = f"the inner product of its factors is not what {type(rep).__name__}.value gives"
+        raise UserError(f"{type(rep).__name__}: {what}; override both, or set factor_shape = None")
 
 
 def check_rows_alone(rep: Representation, nets: Nets, spec: Spec) -> None:

@@ -39,6 +39,8 @@ def puzzle(view: View) -> Table:
 
 def player(path: str | Path, view: View, label: str, style: int) -> Table:
     """The policy of a run's first seed: what its network reads and the network's layers."""
+    if view.drawn:
+        raise UserError(f"{path}: a page plays boards that are bits or distances, not images")
     policy = load(path)
     if getattr(policy.run.algo, "network", None) != "heads" or policy.run.rep.looks_at_state:
         raise UserError(f"{path}: boards are played by networks with one output per button and goals of their own")

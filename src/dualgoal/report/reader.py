@@ -57,7 +57,7 @@ class RunView(directory.Found):
         name = config.part_name(kind, getattr(self.run, kind))
         if kind == "rep" and name == "orig" and (view := self.board_view()) is not None:
             exact = "exact distances of goals" if view.goals_only else "exact distances"
-            return exact if view.ideal else "bits"
+            return exact if view.ideal else "images" if view.drawn else "bits"
         return name
 
     def board_view(self) -> "View | None":

@@ -20,7 +20,7 @@ from jax import Array, random
 
 from dualgoal import files, imports, jsons, machine
 from dualgoal.agent import Agent
-from dualgoal.compatibility import check_rows_alone, is_ours, pair_of_rows
+from dualgoal.compatibility import check_factors, check_rows_alone, is_ours, pair_of_rows
 from dualgoal.data.goals import join
 from dualgoal.data.standard import Standard
 from dualgoal.envs.own import channels_last
@@ -130,7 +130,10 @@ def try_out(loop: TrainingLoop, data: Transitions) -> None:
     if is_ours(agent.rep) and is_ours(agent.algo):
         return
     if not is_ours(agent.rep):
-        check_rows_alone(agent.rep, agent.rep.init(random.key(0), agent.rep_spec), agent.rep_spec)
+        made = agent.rep, agent.rep.init(random.key(0), agent.rep_spec), agent.rep_spec
+        check_rows_alone(*made)
+        if agent.algo.needs_factors:
+            check_factors(*made)
     loop.trace(data)
     ask = lambda method: jax.eval_shape(method, _template(agent).params, *pair_of_rows(agent.spec), random.key(0))
     if not is_ours(agent.algo):
