@@ -12,9 +12,9 @@ from jax import random
 import small
 from dualgoal.agent import Agent
 from dualgoal.algos import DAF
-from dualgoal.algos.daf import along, displacement_loss
+from dualgoal.algos.daf import displacement_loss
 from dualgoal.errors import UserError
-from dualgoal.interface import Spec
+from dualgoal.interface import Spec, from_factors
 from dualgoal.loop import TrainingLoop
 from dualgoal.reps import Dual, DualPair, DualSiamese, Wrapped
 from dualgoal.runs import policy
@@ -34,7 +34,7 @@ def test_observed_displacements_give_the_bellman_advantage_without_its_reward():
     psi, phi = agent.rep.factors(params.rep, s, g)
     moved = SPEC.discount * agent.rep.factors(params.rep, later, g)[0] - psi
     v, v_later = (agent.value(params, x, g, random.key(0)) for x in (s, later))
-    np.testing.assert_allclose(along(moved, phi), SPEC.discount * v_later - v, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(from_factors(moved, phi), SPEC.discount * v_later - v, rtol=1e-4, atol=1e-5)
 
 
 def test_an_observed_displacement_needs_no_network():

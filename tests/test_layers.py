@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent / "src" / "dualgoal"
-METHOD = "options draws interface compatibility streams losses fast nets sampler reps algos registry agent loop"
+METHOD = "options draws interface compatibility trials streams losses fast nets sampler reps algos registry agent loop"
 ALLOWED = {  # a folder, or a module at the top, may import itself and what stands here
     "errors": "",
     "files": "errors",
@@ -21,6 +21,7 @@ ALLOWED = {  # a folder, or a module at the top, may import itself and what stan
     "draws": "",
     "interface": "draws options spec",
     "compatibility": "interface errors",
+    "trials": "compatibility interface errors",
     "losses": "",
     "fast": "",
     "nets": "interface fast losses errors",

@@ -145,8 +145,10 @@ class Agent:
         """What the algorithm's networks read: z instead of goals."""
         shape, spec = compatibility.checked_shape(self.rep, self.rep_spec), self.rep_spec
         raw = not self.rep.learned and spec.goals_as_states  # z is the goal itself, and the goal is a state
-        told: dict[str, Any] = {"goals_on_sphere": self.rep.on_sphere, "factor_shape": self.rep.factor_shape}
-        return dataclasses.replace(spec, goal_shape=shape, goals_as_states=raw, **told)
+        sphere, factors = self.rep.on_sphere, self.rep.factor_shape
+        return dataclasses.replace(
+            spec, goal_shape=shape, goals_on_sphere=sphere, factor_shape=factors, goals_as_states=raw
+        )
 
     @cached_property
     def streams(self) -> dict[str, Stream]:

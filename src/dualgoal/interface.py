@@ -294,6 +294,11 @@ class Algorithm(abc.ABC):
         raise TypeError(f"{type(self).__name__} says that it learns a value, so it must define it")
 
 
+def from_factors(psi: Float[Array, "E B N"], phi: Float[Array, "E B N"]) -> Float[Array, " B"]:
+    """The value whose factors these are."""
+    return (psi * phi).sum(axis=-1).mean(axis=0) / phi.shape[-1] ** 0.5
+
+
 def rewards(success: Float[Array, " B"]) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
     """(r, m) of the -1/0 convention: no cost and no bootstrap at the goal."""
     return success - 1, 1 - success

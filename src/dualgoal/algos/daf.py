@@ -5,7 +5,6 @@ A network u(s, a) predicts how an action moves it, gamma psi(s') - psi(s), so th
 advantage of an action without its reward. No second value is learned, and no critic.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +15,19 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from dualgoal import losses
 from dualgoal.algos import actors
-from dualgoal.interface import Algorithm, Batch, Goal, GoalsByRole, Loss, Role, Sizes, Spec, Weight, rewards
+from dualgoal.interface import (
+    Algorithm,
+    Batch,
+    Goal,
+    GoalsByRole,
+    Loss,
+    Role,
+    Sizes,
+    Spec,
+    Weight,
+    from_factors,
+    rewards,
+)
 from dualgoal.nets.heads import Actor, Embedding
 from dualgoal.streams import ACTOR_GOALS
 
@@ -69,17 +80,12 @@ class DAF(Algorithm):
         }
 
     def actor_loss(self, nets: DAFNets, batch: Batch, goal: Goal, moved: Members, phi: Members, spec: Spec) -> Loss:
-        gain = along(moved, phi) + (rewards(goal.success)[0] if self.reward else 0.0)
+        gain = from_factors(moved, phi) + (rewards(goal.success)[0] if self.reward else 0.0)
         log_prob = actors.log_prob(nets.actor, batch.s, goal(batch.s), batch.a, spec)
         return losses.awr(gain, log_prob, self.alpha), {"advantage": gain.mean(), "log_prob": log_prob.mean()}
 
     def act(self, nets: DAFNets, s: Array, z: Array, key: PRNGKeyArray, temperature: float, spec: Spec) -> Array:
         return actors.sample(nets.actor, s, z, key, temperature, spec)
-
-
-def along(moved: Members, phi: Members) -> Float[Array, " B"]:
-    """How much a displacement of psi raises the value of a goal, averaged over the members."""
-    return ((moved * phi).sum(axis=-1) / math.sqrt(phi.shape[-1])).mean(axis=0)
 
 
 def displacement_loss(predicted: Members, moved: Members) -> Loss:

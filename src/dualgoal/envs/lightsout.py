@@ -121,7 +121,7 @@ class View:
     def __post_init__(self) -> None:
         require_known("scaling", self.scaling, SCALINGS)
         if self.drawn and self.ideal:
-            raise UserError("a board is seen as an image or as distances, not as both")
+            raise UserError("a board is shown as an image (drawn) or as exact distances (ideal), not as both")
 
     @property
     def task(self) -> str:
@@ -183,8 +183,7 @@ class SeededLightsOut(TaskEnv):
         self.max_steps, self.action_dim = self.raw.max_steps, self.view.puzzle.buttons
         self.num_tasks = len(task_boards(self.view.puzzle)[0])
         self.action_space = self.raw.action_space
-        pixels = self.view.drawn
-        low, high, kind = (0, 255, np.uint8) if pixels else (-np.inf, np.inf, np.float32)
+        low, high, kind = (0, 255, np.uint8) if self.view.drawn else (-np.inf, np.inf, np.float32)
         self.observation_space = gymnasium.spaces.Box(low, high, self.observation_shape, kind)
         self._state, self._goal = jax.jit(self.view.state), jax.jit(self.view.goal)
 

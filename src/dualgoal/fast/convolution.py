@@ -5,7 +5,7 @@ computes, but not inside of a loop, where the gradient of the weights takes 30 t
 so the rewriting is done here; the numbers are the same, bit for bit. Other devices have libraries for the gradients.
 
 The library is slow where there are few channels. `several` lets it see more of them: it computes neighbouring pixels of
-a row at once, as the output channels of one convolution with a wider window.
+a row at once, as the output channels of one convolution with a wider window. Its sums may differ in the last bits.
 """
 
 import jax

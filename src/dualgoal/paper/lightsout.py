@@ -99,8 +99,6 @@ class Experiment:
             raise UserError(f"trained_by 'all': {self.rep} has nothing that could be trained; choose a learned one")
         if self.hard_goals and not learns:
             raise UserError(f"hard_goals: {self.rep} has no loss of its own; choose a learned one")
-        if self.drawn and self.rep in EXACT:
-            raise UserError(f"drawn: {self.rep} shows exact distances instead of images; choose another representation")
         every = self.eval_every or max(1, self.steps // 10)
         hidden = list(self.hidden)
         learned: dict[str, Any] = {"name": self.rep, "dim": 64, "expectile": 0.9, "hidden": hidden}

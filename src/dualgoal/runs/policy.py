@@ -18,9 +18,9 @@ import numpy as np
 import safetensors
 from jax import Array, random
 
-from dualgoal import files, imports, jsons, machine
+from dualgoal import files, imports, jsons, machine, trials
 from dualgoal.agent import Agent
-from dualgoal.compatibility import check_factors, check_rows_alone, is_ours, pair_of_rows
+from dualgoal.compatibility import is_ours, pair_of_rows
 from dualgoal.data.goals import join
 from dualgoal.data.standard import Standard
 from dualgoal.envs.own import channels_last
@@ -131,9 +131,9 @@ def try_out(loop: TrainingLoop, data: Transitions) -> None:
         return
     if not is_ours(agent.rep):
         made = agent.rep, agent.rep.init(random.key(0), agent.rep_spec), agent.rep_spec
-        check_rows_alone(*made)
+        trials.check_rows_alone(*made)
         if agent.algo.needs_factors:
-            check_factors(*made)
+            trials.check_factors(*made)
     loop.trace(data)
     ask = lambda method: jax.eval_shape(method, _template(agent).params, *pair_of_rows(agent.spec), random.key(0))
     if not is_ours(agent.algo):
